@@ -1,0 +1,31 @@
+//! Puts processes into Linux cgroups only where something limits them, and moves them into
+//! more later, when something does.
+//!
+//! The parts, from pure to doing:
+//!
+//! - [`topology`], [`membership`], [`cgroups_path`]: what the host has and who is where;
+//! - [`resources`], [`policy`], [`ancestors`], [`plan`]: what is wanted, and so where a
+//!   container sits, with a reason for each place;
+//! - [`container`]: the plan carried out: cgroups made, entered, checked, joined late, left,
+//!   removed; [`stats`] are read.
+//!
+//! It knows cgroups, not containers' runtimes: what a runtime must be told is a callback
+//! ([`container::Observer`]). It keeps no state of the process.
+
+pub mod ancestors;
+pub mod cgroups_path;
+pub mod container;
+pub mod controller;
+pub mod entry;
+pub mod error;
+pub mod limit;
+pub mod membership;
+pub mod plan;
+pub mod policy;
+pub mod resources;
+pub mod state;
+pub mod stats;
+pub mod step;
+pub mod topology;
+
+pub use error::{Error, Result};
