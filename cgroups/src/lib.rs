@@ -27,5 +27,6 @@ pub mod state;
 pub mod stats;
 pub mod step;
 pub mod topology;
+mod v1;
 
 pub use error::{Error, Result};

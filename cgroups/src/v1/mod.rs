@@ -1,0 +1,3 @@
+//! The plan carried out on cgroup v1: directories, processes, values.
+
+pub(crate) mod values;
