@@ -18,6 +18,7 @@ pub mod container;
 pub mod controller;
 pub mod entry;
 pub mod error;
+pub mod in_force;
 pub mod limit;
 pub mod membership;
 pub mod plan;

@@ -1,3 +1,4 @@
 //! The plan carried out on cgroup v1: directories, processes, values.
 
+pub(crate) mod stats;
 pub(crate) mod values;
