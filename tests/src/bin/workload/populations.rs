@@ -20,9 +20,9 @@ const KEPT: usize = 2;
 /// a second, so that one that escaped a join is still there when a test looks.
 const RENEW_AFTER: usize = 100;
 
-/// The most processes that two forkers are: one that breeds, with those it keeps and the
-/// newest, and one that hands over, with its heir.
-const PER_TWO_FORKERS: usize = (1 + KEPT + 1) + 2;
+/// The processes that two forkers are, short-lived ones apart: one that breeds, with those it
+/// keeps, and one that hands over.
+const PER_TWO_FORKERS: usize = (1 + KEPT) + 1;
 
 /// Between two forks, so that a machine of few processors still runs something else.
 const FORK_PAUSE: Duration = Duration::from_millis(1);
@@ -59,8 +59,8 @@ pub(crate) fn spinners(count: usize) -> io::Result<()> {
     stay()
 }
 
-/// At most `processes` in all, this one included: a twentieth fork, a fiftieth exec
-/// themselves, and but for the forkers' children the others sleep.
+/// `processes` in all, this one included and short-lived ones apart: a twentieth fork, a
+/// fiftieth exec themselves, and but for the forkers' children the others sleep.
 pub(crate) fn tree(processes: usize) -> io::Result<()> {
     lifetime::adopt_orphans()?;
     let reexecs = processes.div_ceil(50);
