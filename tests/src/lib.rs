@@ -1,1 +1,30 @@
-//! stub
+//! What the end-to-end suites stand on: a private containerd, images, containers, and eyes
+//! on the host's cgroups. Nothing of containerd, runc, crun or the kernel is imitated.
+//!
+//! - [`daemon`]: a containerd of the test's own, and [`leftovers`], what it must not leave;
+//! - [`image`], [`container`], [`spec`]: containers, from an image or from a config.json;
+//! - [`cgroup`], [`process`]: where processes are, and what the host's cgroups hold;
+//! - [`events`], [`task_client`]: containerd's events, and the shim's own socket;
+//! - [`command`], [`wait`], [`pty`], [`programs`]: running programs with deadlines.
+//!
+//! A failed expectation of these modules is a failed test: they panic with what they saw.
+
+pub mod cgroup;
+pub mod command;
+pub mod container;
+pub mod daemon;
+pub mod events;
+pub mod image;
+pub mod leftovers;
+pub mod process;
+pub mod programs;
+pub mod pty;
+pub mod spec;
+pub mod task_client;
+pub mod wait;
+
+pub use cgroup::Snapshot;
+pub use command::Output;
+pub use container::{Builder, Container, OciRuntime, Runtime, Status};
+pub use daemon::Daemon;
+pub use wait::wait_until;

@@ -1,0 +1,276 @@
+//! A containerd of the test's own.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{
+    command::{self, Output},
+    container::Builder,
+    events::Events,
+    image,
+    leftovers::Leftovers,
+    process, programs,
+    wait::{SOON, wait_until},
+};
+
+/// The variable that marks a daemon, and with it each process that inherits its environment.
+const MARK: &str = "LAZYCG_TEST_DAEMON";
+
+/// What containerd starts as a shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shims {
+    /// The shim under test beside the stock one.
+    Both,
+    /// The shim under test under the stock one's name too. `ctr` hands the stock shim's kind
+    /// of options (`containerd.runc.v1.Options`) to that name only.
+    LazyAsStock,
+}
+
+/// A running containerd with its own folders, socket and namespace. Dropping it removes all
+/// that it and its containers have made, also when the test panics.
+#[derive(Debug)]
+pub struct Daemon {
+    folder: PathBuf,
+    namespace: String,
+    path: OsString,
+    child: Option<Child>,
+    leftovers: Leftovers,
+}
+
+impl Daemon {
+    /// Starts one, with the image of [`image`] imported.
+    #[track_caller]
+    pub fn start() -> Daemon {
+        Daemon::start_with(Shims::Both)
+    }
+
+    /// Starts one in which the stock shim's name means the shim under test.
+    #[track_caller]
+    pub fn start_with_lazycg_as_stock() -> Daemon {
+        Daemon::start_with(Shims::LazyAsStock)
+    }
+
+    #[track_caller]
+    fn start_with(shims: Shims) -> Daemon {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        programs::require_root();
+        programs::host("containerd", "containerd");
+        programs::host("ctr", "containerd");
+        let name = format!(
+            "t{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        // Short: a socket's path must fit into 108 bytes.
+        let folder = std::env::temp_dir().join(format!("lazycg-{name}"));
+        fs::create_dir_all(folder.join("bin")).expect("make the daemon's folder");
+        let shim = programs::shim();
+        let mut names = vec!["containerd-shim-lazycg-v1"];
+        if shims == Shims::LazyAsStock {
+            names.push("containerd-shim-runc-v2");
+        }
+        for name in names {
+            symlink(&shim, folder.join("bin").join(name)).expect("link the shim");
+        }
+        let mut path = folder.join("bin").into_os_string();
+        for more in [
+            std::env::var_os("PATH").unwrap_or_default(),
+            "/usr/local/sbin:/usr/sbin:/sbin".into(),
+        ] {
+            path.push(":");
+            path.push(more);
+        }
+        fs::write(
+            folder.join("config.toml"),
+            format!(
+                "version = 2\n\
+                 root = \"{0}/root\"\n\
+                 state = \"{0}/state\"\n\
+                 disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
+                 [grpc]\n\
+                 address = \"{0}/c.sock\"\n",
+                folder.display()
+            ),
+        )
+        .expect("write containerd's configuration");
+        let leftovers = Leftovers::of(&folder, &name, MARK);
+        let mut daemon = Daemon {
+            folder,
+            namespace: name,
+            path,
+            child: None,
+            leftovers,
+        };
+        daemon.launch();
+        daemon
+            .run(&["images", "import", &path_text(&image::image().archive)])
+            .ok();
+        daemon
+    }
+
+    fn launch(&mut self) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_file())
+            .expect("open containerd's log");
+        let child = Command::new("containerd")
+            .arg("--config")
+            .arg(self.folder.join("config.toml"))
+            .args(["--log-level", "debug"])
+            .env("PATH", &self.path)
+            .env(MARK, &self.folder)
+            .env("LAZYCG_FAULTS", self.faults_file())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("share the log"))
+            .stderr(log)
+            .spawn()
+            .expect("start containerd");
+        self.child = Some(child);
+        wait_until("containerd answers", SOON, || {
+            self.ctr()
+                .arg("version")
+                .output()
+                .expect("run ctr")
+                .status
+                .success()
+        });
+    }
+
+    /// Stops containerd with SIGTERM. Shims and containers stay.
+    pub fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            process::signal(child.id() as i32, nix::sys::signal::Signal::SIGTERM);
+            let status = child.wait();
+            status.expect("wait for containerd");
+        }
+    }
+
+    /// Starts containerd again after [`Daemon::stop`].
+    pub fn start_again(&mut self) {
+        assert!(self.child.is_none(), "containerd is running");
+        self.launch();
+    }
+
+    /// A `ctr` command for this daemon and namespace.
+    pub fn ctr(&self) -> Command {
+        let mut command = Command::new("ctr");
+        command
+            .arg("--address")
+            .arg(self.address())
+            .args(["--namespace", &self.namespace])
+            .env("PATH", &self.path);
+        command
+    }
+
+    /// Runs `ctr` with these arguments.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        command::run(self.ctr().args(arguments))
+    }
+
+    /// A `lazycg` command for this daemon and namespace.
+    pub fn lazycg(&self) -> Command {
+        let mut command = Command::new(programs::lazycg());
+        command
+            .arg("--address")
+            .arg(self.address())
+            .args(["--namespace", &self.namespace])
+            .env("PATH", &self.path);
+        command
+    }
+
+    /// A new container of this daemon, to be described and started.
+    pub fn container(&self, id: &str) -> Builder<'_> {
+        Builder::new(self, id)
+    }
+
+    /// Begins to collect events.
+    pub fn events(&self) -> Events {
+        Events::collect(self)
+    }
+
+    /// containerd's socket.
+    pub fn address(&self) -> PathBuf {
+        self.folder.join("c.sock")
+    }
+
+    /// The containerd namespace that only this daemon uses. Containers' cgroups are at
+    /// `/<namespace>/<id>`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A folder for whatever a test writes; removed with the daemon.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A container's bundle.
+    pub fn bundle(&self, id: &str) -> PathBuf {
+        self.folder
+            .join("state/io.containerd.runtime.v2.task")
+            .join(&self.namespace)
+            .join(id)
+    }
+
+    /// The file that tells shims built with the feature `faults` at which step of a join to
+    /// fail. Absent: nowhere.
+    pub fn faults_file(&self) -> PathBuf {
+        self.folder.join("faults")
+    }
+
+    /// The PATH that containerd and its shims have.
+    pub fn path_variable(&self) -> &OsString {
+        &self.path
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// What containerd and the shims have logged.
+    pub fn log(&self) -> String {
+        fs::read(self.log_file())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// The shims that run for this daemon.
+    pub fn shims(&self) -> Vec<i32> {
+        self.leftovers.shims()
+    }
+
+    /// Panics if, after its containers have been deleted, something of them is left: a shim,
+    /// a process, a cgroup, a mount, a record, a runtime's state. Shims may take a moment to end.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        self.leftovers.assert_none();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(60)..];
+            eprintln!("-- the end of containerd's log:\n{}", tail.join("\n"));
+        }
+        self.stop();
+        self.leftovers.remove();
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            eprintln!("remove {}: {error}", self.folder.display());
+        }
+    }
+}
+
+fn path_text(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").to_string()
+}

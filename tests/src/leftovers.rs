@@ -1,0 +1,205 @@
+//! What a daemon's containers must not leave behind, and its removal when a test failed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{cgroup, process, wait::SOON};
+
+/// Where to look for what one daemon's containers leave.
+#[derive(Debug)]
+pub struct Leftovers {
+    folder: PathBuf,
+    namespace: String,
+    mark: &'static str,
+    /// Mounts below /sys when the daemon started.
+    mounts_of_sys: Vec<String>,
+}
+
+impl Leftovers {
+    /// Of the daemon in `folder`, whose processes have the variable `mark` with that folder.
+    pub(crate) fn of(folder: &Path, namespace: &str, mark: &'static str) -> Leftovers {
+        Leftovers {
+            folder: folder.to_path_buf(),
+            namespace: namespace.to_string(),
+            mark,
+            mounts_of_sys: mount_points(|point| point.starts_with("/sys")),
+        }
+    }
+
+    fn cgroup(&self) -> String {
+        format!("/{}", self.namespace)
+    }
+
+    /// Processes of the daemon's containers: those in the cgroups of its namespace.
+    fn contained(&self) -> Vec<i32> {
+        let mut pids: Vec<i32> = cgroup::hierarchies()
+            .iter()
+            .flat_map(|hierarchy| {
+                let controller = hierarchy.key.split(',').next().unwrap_or_default();
+                cgroup::processes_below(controller, &self.cgroup())
+            })
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// Shims, and runtimes that they run: what inherited the daemon's environment, except the
+    /// daemon itself, which is not a shim.
+    fn helpers(&self) -> Vec<i32> {
+        let folder = self.folder.display().to_string();
+        let mut pids = process::all();
+        pids.retain(|pid| process::has_environment(*pid, self.mark, &folder));
+        pids.retain(|pid| {
+            let line = process::command_line(*pid);
+            process::is_alive(*pid)
+                && line
+                    .first()
+                    .is_some_and(|program| !is_named(program, "containerd"))
+        });
+        pids
+    }
+
+    /// The shims that run.
+    pub(crate) fn shims(&self) -> Vec<i32> {
+        let mut pids = self.helpers();
+        pids.retain(|pid| {
+            let line = process::command_line(*pid);
+            line.first().is_some_and(|program| {
+                Path::new(program)
+                    .file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with("containerd-shim"))
+            })
+        });
+        pids
+    }
+
+    /// Everything that is left, one line each.
+    fn list(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for pid in self.contained().into_iter().chain(self.helpers()) {
+            let line = process::command_line(pid).join(" ");
+            found.push(format!("process {pid}: {line}"));
+        }
+        for hierarchy in cgroup::hierarchies() {
+            let top = hierarchy.mount.join(&self.namespace);
+            // The namespace's own directory is the parent of cgroupsPath: containerd's to
+            // name, nobody's to remove.
+            for folder in cgroup::directories_below(&top).iter().skip(1) {
+                found.push(format!("cgroup {}", folder.display()));
+            }
+        }
+        for mount in self.mounts() {
+            found.push(format!("mount {mount}"));
+        }
+        for folder in self.state_folders() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                found.push(format!("state {}", entry.path().display()));
+            }
+        }
+        found
+    }
+
+    /// Mounts in the daemon's folder, and below /sys those that were not there before.
+    fn mounts(&self) -> Vec<String> {
+        mount_points(|point| {
+            Path::new(point).starts_with(&self.folder)
+                || (point.starts_with("/sys") && !self.mounts_of_sys.iter().any(|old| old == point))
+        })
+    }
+
+    /// Where the namespace's records and the runtimes' states are.
+    fn state_folders(&self) -> Vec<PathBuf> {
+        let mut folders = vec![
+            Path::new("/run/containerd/runc").join(&self.namespace),
+            self.folder.join("runtime-root").join(&self.namespace),
+            self.folder
+                .join("state/io.containerd.runtime.v2.task")
+                .join(&self.namespace),
+        ];
+        // One folder per containerd, named by a hash of its address.
+        for entry in fs::read_dir("/run/lazycg").into_iter().flatten().flatten() {
+            folders.push(entry.path().join(&self.namespace));
+        }
+        folders
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_none(&self) {
+        let end = Instant::now() + SOON;
+        loop {
+            let left = self.list();
+            if left.is_empty() {
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "left behind:\n  {}",
+                left.join("\n  ")
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Removes everything, as far as it can be removed, and never panics: it runs while a
+    /// failed test unwinds. The daemon has stopped already.
+    pub(crate) fn remove(&self) {
+        let end = Instant::now() + SOON;
+        loop {
+            // A frozen process does not die: thaw first.
+            for folder in cgroup::directories_below(&cgroup_freezer(&self.cgroup())) {
+                // Fails where the cgroup has gone meanwhile.
+                let _ = fs::write(folder.join("freezer.state"), "THAWED");
+            }
+            let pids: Vec<i32> = self.contained().into_iter().chain(self.helpers()).collect();
+            if pids.is_empty() || Instant::now() > end {
+                for pid in pids {
+                    eprintln!("process {pid} does not end");
+                }
+                break;
+            }
+            pids.into_iter().for_each(process::kill);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mounts = mount_points(|point| Path::new(point).starts_with(&self.folder));
+        for mount in mounts.iter().rev() {
+            if let Err(error) =
+                nix::mount::umount2(Path::new(mount), nix::mount::MntFlags::MNT_DETACH)
+            {
+                eprintln!("unmount {mount}: {error}");
+            }
+        }
+        cgroup::remove_everywhere(&self.cgroup());
+        for folder in self.state_folders() {
+            // Mostly there is none.
+            let _ = fs::remove_dir_all(&folder);
+            if folder.starts_with("/run/lazycg") {
+                // The containerd's folder goes with its last namespace.
+                let _ = folder.parent().map(fs::remove_dir);
+            }
+        }
+    }
+}
+
+fn cgroup_freezer(path: &str) -> PathBuf {
+    cgroup::directory("freezer", path)
+}
+
+fn is_named(program: &str, name: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|is| is == name)
+}
+
+/// Mount points of this mount namespace, in the order of mountinfo.
+fn mount_points(wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    fs::read_to_string("/proc/self/mountinfo")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .filter(|point| wanted(point))
+        .map(str::to_string)
+        .collect()
+}
