@@ -164,6 +164,12 @@ impl Container {
         todo!()
     }
 
+    /// The processes in the container's own cgroup in `hierarchy`, recursively, sorted.
+    pub fn processes_in(&self, hierarchy: &HierarchyKey) -> Result<Vec<i32>> {
+        let _ = hierarchy;
+        todo!()
+    }
+
     /// The container's figures.
     pub fn stats(&self) -> Result<Stats> {
         todo!()

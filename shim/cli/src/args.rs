@@ -120,7 +120,7 @@ pub(crate) struct UpdateArgs {
     pub(crate) resources: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) limits: Limits,
+    pub(crate) limits: Option<Limits>,
 }
 
 /// The limits, with docker's names.
@@ -140,8 +140,7 @@ pub(crate) struct Limits {
     )]
     pub(crate) memory_swap: Option<Limit>,
 
-    /// Memory that reclaim leaves to the container when the host is short of it; -1 is
-    /// unlimited
+    /// Memory down to which it is reclaimed when the host is short of it; -1 is unlimited
     #[arg(
         long, value_name = "SIZE", allow_negative_numbers = true,
         value_parser = quantity::size_limit, help_heading = "Memory"

@@ -8,12 +8,12 @@
 mod args;
 mod device;
 mod error;
+mod place;
 mod plan;
 mod quantity;
 mod reason;
 mod resources;
 mod status;
-mod status_text;
 mod table;
 mod update;
 
@@ -29,11 +29,16 @@ use crate::{
     error::Result,
 };
 
+/// Where the host's processes are listed.
+const PROC: &str = "/proc";
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let (what, result) = match &cli.command {
         Command::Status(args) => (
-            args.id.as_ref().map_or("status".to_string(), |id| format!("status {id}")),
+            args.id
+                .as_ref()
+                .map_or("status".to_string(), |id| format!("status {id}")),
             status::status(&cli.containerd, args),
         ),
         Command::Plan(args) => (
@@ -88,13 +93,16 @@ impl Outcome {
 /// An update that names nothing is a mistake on the command line (exit code 2). clap's own
 /// message for a missing group would list every flag.
 fn refuse_an_empty_update(args: &UpdateArgs) {
-    if args.resources.is_none() && !args.limits.any() {
-        let mut command = Cli::command();
-        command.build();
-        let update = command.find_subcommand_mut("update").cloned();
-        update.unwrap_or(command).error(
+    if args.resources.is_some() || args.limits.is_some() {
+        return;
+    }
+    let mut cli = Cli::command();
+    cli.build();
+    let mut command = cli.find_subcommand("update").cloned().unwrap_or(cli);
+    command
+        .error(
             ErrorKind::MissingRequiredArgument,
             "nothing to update: name a limit, such as --memory 64m, or --resources",
-        ).exit()
-    }
+        )
+        .exit()
 }

@@ -126,7 +126,14 @@ mod tests {
 
     use super::*;
 
-    const UNITS: [(&str, u32); 6] = [("b", 0), ("k", 10), ("m", 20), ("g", 30), ("t", 40), ("p", 50)];
+    const UNITS: [(&str, u32); 6] = [
+        ("b", 0),
+        ("k", 10),
+        ("m", 20),
+        ("g", 30),
+        ("t", 40),
+        ("p", 50),
+    ];
 
     #[test]
     fn sizes_are_read_as_docker_reads_them() {
@@ -158,8 +165,24 @@ mod tests {
     #[test]
     fn what_is_no_size_is_named() {
         for text in [
-            "", "m", ".", "1.2.3", "-2", "64x", "64mx", "64bb", "64mibs", "64  m", " 64m", "64m ",
-            "1e3", "+5", "0x10", "６４m", "8192p", "99999999999999999999999999999999999999999k",
+            "",
+            "m",
+            ".",
+            "1.2.3",
+            "-2",
+            "64x",
+            "64mx",
+            "64bb",
+            "64mibs",
+            "64  m",
+            " 64m",
+            "64m ",
+            "1e3",
+            "+5",
+            "0x10",
+            "６４m",
+            "8192p",
+            "99999999999999999999999999999999999999999k",
         ] {
             let error = bytes(text).unwrap_err();
             assert!(error.contains(text), "{text}: {error}");
@@ -188,7 +211,16 @@ mod tests {
         assert_eq!(cpus("0.01"), Ok(Limit::At(1_000)));
         assert_eq!(cpus("0"), Ok(Limit::Max));
         assert_eq!(cpus("0.0"), Ok(Limit::Max));
-        for wrong in ["0.009", "0.000000001", "-1", "", ".", "one", "1e2", "99999999999999999999"] {
+        for wrong in [
+            "0.009",
+            "0.000000001",
+            "-1",
+            "",
+            ".",
+            "one",
+            "1e2",
+            "99999999999999999999",
+        ] {
             assert!(cpus(wrong).is_err(), "{wrong}");
         }
     }

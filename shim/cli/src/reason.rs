@@ -57,7 +57,11 @@ pub(crate) fn text(reason: &Reason, hierarchy: &str) -> String {
         (None, Some(with)) => Some(format!("with {with}")),
         (None, None) => None,
     };
-    let details: Vec<String> = controller.map(String::from).into_iter().chain(detail).collect();
+    let details: Vec<String> = controller
+        .map(String::from)
+        .into_iter()
+        .chain(detail)
+        .collect();
     if details.is_empty() {
         reason.reason.to_string()
     } else {
@@ -78,7 +82,11 @@ mod tests {
                 "memory",
                 "limited",
             ),
-            (reason(None, ReasonKind::Tracking), "name=systemd", "tracking"),
+            (
+                reason(None, ReasonKind::Tracking),
+                "name=systemd",
+                "tracking",
+            ),
             (
                 reason(Some(Controller::Cpu), ReasonKind::Limited),
                 "cpu,cpuacct",

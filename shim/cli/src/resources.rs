@@ -97,7 +97,7 @@ fn signed(limit: Limit) -> Value {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::Path;
 
     use clap::Parser;
 
@@ -114,7 +114,7 @@ mod tests {
     fn number_of(name: &DeviceName) -> Result<Device> {
         match name {
             DeviceName::Number(device) => Ok(*device),
-            DeviceName::Path(path) if *path == PathBuf::from("/dev/sdb") => Ok(Device {
+            DeviceName::Path(path) if path == Path::new("/dev/sdb") => Ok(Device {
                 major: 8,
                 minor: 16,
             }),
@@ -140,7 +140,10 @@ mod tests {
                 }}),
             ),
             ("--memory-swap -1", json!({"memory": {"swap": -1}})),
-            ("--cpus 1.5", json!({"cpu": {"quota": 150000, "period": 100000}})),
+            (
+                "--cpus 1.5",
+                json!({"cpu": {"quota": 150000, "period": 100000}}),
+            ),
             ("--cpus 0", json!({"cpu": {"quota": -1, "period": 100000}})),
             ("--cpu-quota -1", json!({"cpu": {"quota": -1}})),
             (
@@ -179,8 +182,7 @@ mod tests {
     #[test]
     fn the_library_reads_what_is_sent() {
         let json = json_of("-m 64m --cpus 2 --pids-limit 9 --device-write-bps /dev/sdb:1mb");
-        let read =
-            lazy_cgroups::resources::Resources::from_spec_json(&json.to_string()).unwrap();
+        let read = lazy_cgroups::resources::Resources::from_spec_json(&json.to_string()).unwrap();
         assert_eq!(read.memory.limit, Some(Limit::At(64 << 20)));
         assert_eq!(read.cpu.quota, Some(Limit::At(200_000)));
         assert_eq!(read.pids, Some(Limit::At(9)));

@@ -29,11 +29,12 @@ const NAMESPACE_KEY: &str = "containerd-namespace";
 
 /// Updates the container that `args` name.
 pub(crate) fn update(containerd: &Containerd, args: &UpdateArgs) -> Result<()> {
-    let json = match &args.resources {
-        Some(path) => read(path)?,
-        None => resources(&args.limits, DeviceName::number)?
+    let json = match (&args.resources, &args.limits) {
+        (Some(path), _) => read(path)?,
+        (None, Some(limits)) => resources(limits, DeviceName::number)?
             .to_string()
             .into_bytes(),
+        (None, None) => b"{}".to_vec(),
     };
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -47,7 +48,7 @@ pub(crate) fn update(containerd: &Containerd, args: &UpdateArgs) -> Result<()> {
 
 /// The file's content; `-` is standard input.
 fn read(path: &Path) -> Result<Vec<u8>> {
-    if path != "-" {
+    if path != Path::new("-") {
         return fs::read(path).map_err(Error::io("read", path));
     }
     let mut content = Vec::new();
@@ -122,7 +123,10 @@ mod tests {
                 Status::invalid_argument("memory.limit: too small"),
                 "memory.limit: too small",
             ),
-            (Status::new(Code::Internal, ""), Code::Internal.description()),
+            (
+                Status::new(Code::Internal, ""),
+                Code::Internal.description(),
+            ),
             (Status::unavailable("shim is away"), "shim is away"),
         ] {
             assert_eq!(message(&status), shown);
