@@ -9,6 +9,8 @@
 //! - the task service and what it stands on (start, reaper, events, state machine, stdio).
 
 pub mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
 pub mod options;
 pub mod placement;
 pub mod record;

@@ -1,18 +1,34 @@
 //! Options: from containerd (`containerd.runc.v1.Options`, `runtimeoptions.v1.Options` with
 //! TOML), from `/etc/lazycg/config.toml`, and from the container's annotations.
 
-use std::path::{Path, PathBuf};
+mod keys;
+mod passed;
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Component, Path, PathBuf},
+};
 
 use containerd_shim_protos::protobuf::well_known_types::any::Any;
 use lazy_cgroups::policy::Policy;
 
-use crate::error::Result;
+use self::{keys::Keys, passed::Passed};
+use crate::error::{Error, Result};
 
 /// The operator's file.
 pub const CONFIG_FILE: &str = "/etc/lazycg/config.toml";
 
 /// The annotation that adds to `eager` for one container: `"memory,blkio"` or `"all"`.
 pub const EAGER_ANNOTATION: &str = "io.containerd.lazycg.v1.eager";
+
+/// The OCI runtime when no one names one.
+const DEFAULT_RUNTIME: &str = "runc";
+
+/// What messages call the options that containerd passed.
+const RUNTIME_OPTIONS: &str = "runtime options";
 
 /// The shim's options, merged: what containerd passed wins over the file, key by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,16 +56,127 @@ impl Options {
     /// error that names its type). An unknown key or controller is an error that names it
     /// and the place.
     pub fn load(config_file: &Path, passed: Option<&Any>) -> Result<Options> {
-        let _ = (config_file, passed);
-        todo!()
+        let file = match fs::read_to_string(config_file) {
+            Ok(text) => Keys::parse(&text, &config_file.display().to_string())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Keys::default(),
+            Err(error) => return Err(Error::io("read", config_file)(error)),
+        };
+        match passed.map_or(Ok(Passed::Nothing), Passed::decode)? {
+            Passed::Nothing => Options::from_keys(file, RUNTIME_OPTIONS),
+            Passed::Toml { path, body } => {
+                let named = path.map_or(Ok(Keys::default()), |path| read_named(&path))?;
+                let body = Keys::parse(&body, RUNTIME_OPTIONS)?;
+                Options::from_keys(body.over(named).over(file), RUNTIME_OPTIONS)
+            }
+            Passed::Runc(runc) => {
+                if runc.systemd_cgroup {
+                    return Err(Error::InvalidArgument(format!(
+                        "{RUNTIME_OPTIONS}: SystemdCgroup: the systemd cgroup driver is not \
+                         supported yet"
+                    )));
+                }
+                let keys = Keys {
+                    runtime: filled(&runc.binary_name),
+                    root: filled(&runc.root),
+                    ..Keys::default()
+                };
+                Ok(Options {
+                    no_pivot_root: runc.no_pivot_root,
+                    no_new_keyring: runc.no_new_keyring,
+                    shim_cgroup: filled(&runc.shim_cgroup),
+                    io_owner: (runc.io_uid, runc.io_gid),
+                    ..Options::from_keys(keys.over(file), RUNTIME_OPTIONS)?
+                })
+            }
+        }
     }
 
     /// The policy for one container: `eager` and the annotation's controllers.
-    pub fn policy_for(
-        &self,
-        annotations: &std::collections::HashMap<String, String>,
-    ) -> Result<Policy> {
-        let _ = annotations;
-        todo!()
+    pub fn policy_for(&self, annotations: &HashMap<String, String>) -> Result<Policy> {
+        let mut policy = self.policy.clone();
+        if let Some(value) = annotations.get(EAGER_ANNOTATION) {
+            let names = value.split(',').map(str::trim).filter(|n| !n.is_empty());
+            policy.eager.extend(
+                keys::controllers(names)
+                    .map_err(|e| Error::InvalidArgument(format!("{EAGER_ANNOTATION}: {e}")))?,
+            );
+        }
+        Ok(policy)
+    }
+
+    /// The OCI runtime's binary: the path itself, or the name looked up in `search`, the
+    /// content of `PATH`. Not done by [`Options::load`], so that a container can still be
+    /// deleted when its options name a runtime that is gone.
+    pub fn find_runtime(&self, search: Option<&OsStr>) -> Result<PathBuf> {
+        let refuse = |why: String| {
+            Err(Error::InvalidArgument(format!(
+                "OCI runtime {:?}: {why}",
+                self.runtime
+            )))
+        };
+        if self.runtime.is_absolute() {
+            return if is_executable(&self.runtime) {
+                Ok(self.runtime.clone())
+            } else {
+                refuse("no such executable file".to_string())
+            };
+        }
+        let mut components = self.runtime.components();
+        match (components.next(), components.next()) {
+            (Some(Component::Normal(name)), None) => {
+                let search = search.unwrap_or_default();
+                match std::env::split_paths(search)
+                    .filter(|folder| folder.is_absolute())
+                    .map(|folder| folder.join(name))
+                    .find(|file| is_executable(file))
+                {
+                    Some(file) => Ok(file),
+                    None => refuse(format!("not found in PATH ({})", search.display())),
+                }
+            }
+            _ => refuse("must be a name or an absolute path".to_string()),
+        }
+    }
+
+    fn from_keys(keys: Keys, place: &str) -> Result<Options> {
+        let default = Policy::default();
+        if let Some(root) = keys.root.as_ref().filter(|root| !root.is_absolute()) {
+            return Err(Error::InvalidArgument(format!(
+                "{place}: root: {root:?} is not an absolute path"
+            )));
+        }
+        Ok(Options {
+            runtime: keys.runtime.unwrap_or_else(|| DEFAULT_RUNTIME.into()),
+            root: keys.root,
+            policy: Policy {
+                always: keys.always.unwrap_or(default.always),
+                eager: keys.eager.unwrap_or(default.eager),
+                pod: keys.pod.unwrap_or(default.pod),
+                leave: keys.leave.unwrap_or(default.leave),
+            },
+            no_pivot_root: false,
+            no_new_keyring: false,
+            shim_cgroup: None,
+            io_owner: (0, 0),
+        })
     }
 }
+
+/// Reads the file that `config_path` names: unlike the operator's, it must be there.
+fn read_named(path: &Path) -> Result<Keys> {
+    let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+    Keys::parse(&text, &path.display().to_string())
+}
+
+/// Protobuf knows no absent strings: an empty one is not said.
+fn filled(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
+}
+
+fn is_executable(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;

@@ -2,20 +2,29 @@
 //! the runtime runs, checked after, changed by updates, removed in the end. Everything here
 //! may block: call it from a blocking thread.
 
+mod observer;
+
 use std::path::{Path, PathBuf};
 
 use lazy_cgroups::{
-    container::{Container, Updated},
+    container::{Container, Host, Updated, Wanted},
+    membership::Membership,
+    resources::Resources,
     stats::Stats,
 };
 
+use self::observer::ShimObserver;
 use crate::{
     error::Result,
     options::Options,
-    record::{Record, Records},
+    record::{self, Record, Records},
     spec::Spec,
     surroundings::Surroundings,
+    view::View,
 };
+
+/// Where procfs is.
+const PROC: &str = "/proc";
 
 /// Who the container is: what its record says besides its cgroups.
 #[derive(Clone, Debug)]
@@ -38,6 +47,9 @@ pub struct Placement {
     records: Records,
     record: Record,
     container: Container,
+    /// Whether the runtime does not know all cgroups that the container has joined: then it
+    /// would put an exec beside them.
+    untold: bool,
 }
 
 impl Placement {
@@ -49,51 +61,135 @@ impl Placement {
         spec: &Spec,
         options: &Options,
     ) -> Result<Placement> {
-        let _ = (&records, &identity, spec, options);
-        todo!()
+        let proc_root = Path::new(PROC);
+        let host = Host::discover(proc_root)?;
+        let caller = Membership::read(proc_root, "self")?;
+        let wanted = Wanted {
+            cgroups_path: spec.cgroups_path.clone(),
+            resources: spec.resources.clone(),
+            policy: options.policy_for(&spec.annotations)?,
+            traits: spec.traits,
+        };
+        let container = Container::plan(host, wanted, &caller)?;
+        let placement = Placement {
+            record: Record {
+                version: record::VERSION,
+                id: identity.id,
+                namespace: identity.namespace,
+                bundle: identity.bundle,
+                runtime: identity.runtime,
+                runtime_root: identity.runtime_root,
+                shim_pid: std::process::id().cast_signed(),
+                init_pid: None,
+                cgroups: container.state().clone(),
+            },
+            records,
+            container,
+            untold: false,
+        };
+        // A host that the runtime cannot be given a view of: refused before anything is made.
+        placement.view()?;
+        placement.records.write(&placement.record)?;
+        if let Err(error) = placement.container.make() {
+            if let Err(undo) = placement.remove() {
+                // The record stays, so that `delete` can try again.
+                log::error!("remove the cgroups of {}: {undo}", placement.record.id);
+            }
+            return Err(error.into());
+        }
+        Ok(placement)
     }
 
     /// A container's cgroups from its record, for `delete` after the shim is gone.
     pub fn from_record(records: Records, record: Record) -> Result<Placement> {
-        let _ = (records, record);
-        todo!()
+        let host = Host::discover(Path::new(PROC))?;
+        Ok(Placement {
+            container: Container::from_state(host, record.cgroups.clone()),
+            records,
+            record,
+            untold: false,
+        })
     }
 
-    /// What the runtime's `create` (and `delete`) starts in.
+    /// What the runtime's `create` (and `delete`) starts in: the root of each hierarchy that
+    /// is not own, and the view of those that are own now. `delete` must see what has been
+    /// joined since `create`: a runtime leaves behind what it does not see.
     pub fn surroundings_for_create(&self) -> Result<Surroundings> {
-        let _ = (&self.records, &self.record, &self.container);
-        todo!()
+        Ok(Surroundings {
+            entry: Some(self.container.entry_for_runtime()?),
+            view: self.view()?,
+        })
     }
 
     /// What every other call of the runtime starts in: the host's view, the root of each
     /// hierarchy that is not own.
     pub fn surroundings_for_call(&self) -> Result<Surroundings> {
-        todo!()
+        Ok(Surroundings {
+            entry: Some(self.container.entry_for_runtime()?),
+            view: None,
+        })
     }
 
     /// What `exec` starts in: as other calls, or, when runc could not be told of a late
-    /// cgroup, the container's own cgroups.
+    /// cgroup, the container's own cgroups. That is the second choice, because the runtime
+    /// itself then counts as the container's: several MiB and some twenty threads of it.
     pub fn surroundings_for_exec(&self) -> Result<Surroundings> {
-        todo!()
+        if !self.untold {
+            return self.surroundings_for_call();
+        }
+        Ok(Surroundings {
+            entry: Some(self.container.entry_for_exec()?),
+            view: None,
+        })
     }
 
     /// After the runtime's `create`: checks the membership of `pid`, settles values, and
     /// records `pid`. An error means that the container must not start.
     pub fn created(&mut self, pid: i32) -> Result<()> {
-        let _ = pid;
-        todo!()
+        self.container.check(pid)?;
+        self.container.settle()?;
+        self.record.init_pid = Some(pid);
+        self.records.write(&self.record)
     }
 
     /// After the runtime's `exec`: moves the process to where the container is, if it is not.
     pub fn exec_started(&self, pid: i32) -> Result<()> {
-        let _ = pid;
-        todo!()
+        if self.container.repair(pid)? {
+            log::warn!(
+                "process {pid}, an exec in {}, was outside of the container's cgroups and has \
+                 been moved",
+                self.record.id
+            );
+        }
+        Ok(())
     }
 
     /// Applies an update (the JSON of `linux.resources`).
     pub fn update(&mut self, resources_json: &str) -> Result<Updated> {
-        let _ = resources_json;
-        todo!()
+        let resources = Resources::from_spec_json(resources_json)?;
+        let topology = self.container.host().topology.clone();
+        let mut observer = ShimObserver {
+            records: &self.records,
+            record: &mut self.record,
+            topology: &topology,
+            untold: &mut self.untold,
+        };
+        let updated = self.container.update(&resources, &mut observer)?;
+        for warning in &updated.warnings {
+            log::warn!("update of {}: {warning}", self.record.id);
+        }
+        let names = |keys: &[lazy_cgroups::topology::HierarchyKey]| {
+            let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
+            names.join(" ")
+        };
+        log::info!(
+            "updated {}: joined [{}], left [{}], frozen for {:?}",
+            self.record.id,
+            names(&updated.joined),
+            names(&updated.left),
+            updated.frozen.unwrap_or_default()
+        );
+        Ok(updated)
     }
 
     /// The container's processes.
@@ -108,12 +204,27 @@ impl Placement {
 
     /// Removes the cgroups and then the record. Repeatable.
     pub fn remove(&self) -> Result<()> {
-        todo!()
+        self.container.remove()?;
+        self.records.remove(&self.record.namespace, &self.record.id)
+    }
+
+    /// The record.
+    pub fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Where the record is.
     pub fn record_path(&self) -> PathBuf {
-        let _: &Path = Path::new("");
         self.records.path(&self.record.namespace, &self.record.id)
+    }
+
+    /// The view of what is own now; none for a container that is to see the host's
+    /// hierarchies: it is in all of them anyway, and would see the view instead.
+    fn view(&self) -> Result<Option<View>> {
+        let state = self.container.state();
+        if state.traits.host_view {
+            return Ok(None);
+        }
+        View::of(self.container.host(), &state.plan).map(Some)
     }
 }

@@ -3,15 +3,119 @@
 
 use std::{
     collections::BTreeMap,
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write},
+    ops::Range,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use crate::error::Result;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::error::{Error, Result};
 
 /// Makes `cgroup_paths` of `state_file` say `paths` (directory by the name runc has for it: a
-/// controller's, or `name=systemd`) and nothing else. Only a file of the expected shape is
-/// changed, atomically, and it is read back. `false`: there is no such file (crun).
+/// controller's, `name=systemd`, or the empty name for cgroup v2) and nothing else. Only a
+/// file of the expected shape is changed, atomically, and it is read back. `false`: there is
+/// no such file (crun).
+///
+/// runc reads the file on each of its commands, and writes it on some: no command of the
+/// shim's may run meanwhile.
 pub fn set_cgroup_paths(state_file: &Path, paths: &BTreeMap<String, PathBuf>) -> Result<bool> {
-    let _ = (state_file, paths);
-    todo!()
+    let before = match fs::read_to_string(state_file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::io("read", state_file)(error)),
+    };
+    let unexpected = |why: String| {
+        Error::io("read", state_file)(io::Error::new(io::ErrorKind::InvalidData, why))
+    };
+    let after = with_cgroup_paths(&before, paths).map_err(unexpected)?;
+    if after == before {
+        return Ok(true);
+    }
+    replace(state_file, after.as_bytes())?;
+    let back = fs::read_to_string(state_file).map_err(Error::io("read", state_file))?;
+    if back != after {
+        return Err(unexpected(
+            "does not hold what was written to it".to_string(),
+        ));
+    }
+    Ok(true)
 }
+
+/// The part of state.json that tells whether it is what we know.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    id: String,
+    init_process_pid: i64,
+    #[serde(borrow)]
+    cgroup_paths: &'a RawValue,
+}
+
+/// `state` with other `cgroup_paths`. All else stays as it is to the byte: what a typed form
+/// does not know would be lost, and so would digits of large numbers.
+fn with_cgroup_paths(
+    state: &str,
+    paths: &BTreeMap<String, PathBuf>,
+) -> std::result::Result<String, String> {
+    let shape: Shape<'_> = serde_json::from_str(state).map_err(|e| e.to_string())?;
+    let recorded: BTreeMap<String, PathBuf> = serde_json::from_str(shape.cgroup_paths.get())
+        .map_err(|error| format!("cgroup_paths: {error}"))?;
+    if shape.id.is_empty() || shape.init_process_pid < 1 {
+        return Err("it does not name a container and its process".to_string());
+    }
+    if recorded.is_empty() || !recorded.values().all(|path| path.is_absolute()) {
+        return Err("cgroup_paths does not hold absolute paths".to_string());
+    }
+    let paths = serde_json::to_string(paths).map_err(|error| error.to_string())?;
+    let mut changed = state.to_string();
+    changed.replace_range(place(state, shape.cgroup_paths.get()), &paths);
+    Ok(changed)
+}
+
+/// Where in `whole` its slice `part` is.
+fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Replaces a file's content atomically; its mode stays.
+fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    let mode = fs::metadata(path)
+        .map_err(Error::io("stat", path))?
+        .permissions()
+        .mode();
+    let temporary = path.with_extension("json.lazycg");
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    if let Err(error) = write() {
+        // runc would take no notice of the file, but its `delete` has to remove the folder.
+        if let Err(error) = fs::remove_file(&temporary)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            log::warn!("remove {}: {error}", temporary.display());
+        }
+        return Err(Error::io("replace", path)(error));
+    }
+    // The rename is on disk only with its folder.
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(Error::io("fsync", folder))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {}
