@@ -19,6 +19,7 @@ pub mod controller;
 pub mod entry;
 pub mod error;
 pub mod in_force;
+mod kernel_file;
 pub mod limit;
 pub mod membership;
 pub mod plan;
@@ -27,6 +28,7 @@ pub mod resources;
 pub mod state;
 pub mod stats;
 pub mod step;
+mod sysconf;
 pub mod topology;
 mod v1;
 

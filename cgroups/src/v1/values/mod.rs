@@ -1,29 +1,39 @@
 //! The values of cgroup v1 files: which to write, in which order, and how to undo it.
+//!
+//! For each controller one module reads the values in force, and a function without I/O
+//! makes the list of changes from them and what is wanted. [`write`] carries lists out.
+
+mod blkio;
+mod cpu;
+mod cpuset;
+mod memory;
+mod pids;
+mod seed;
+mod write;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use crate::{controller::Controller, error::Result, resources::Resources, topology::Topology};
+use self::write::Change;
+pub(crate) use self::{seed::seed, write::Written};
+use crate::{
+    controller::Controller,
+    error::{Error, Result},
+    resources::Resources,
+    topology::{HierarchyKind, Topology},
+};
 
 /// The directories of a container's cgroups by controller.
 pub(crate) type Dirs = BTreeMap<Controller, PathBuf>;
 
-/// How to undo what [`apply`] wrote.
-#[derive(Debug, Default)]
-pub(crate) struct Written {}
-
-impl Written {
-    /// Writes the values of before, last written first.
-    pub(crate) fn undo(self) -> Result<()> {
-        todo!()
-    }
-}
+/// Where sysfs shows the host's block devices.
+const SYSFS: &str = "/sys";
 
 /// Checks an update against the host without changing anything: devices exist, cpus are
 /// there, files exist, `checkBeforeUpdate` holds. `dirs` are the own cgroups; those of the
-/// controllers in `joining` do not exist yet.
+/// controllers in `joining` do not exist yet, and get the values of `merged`.
 pub(crate) fn check(
     update: &Resources,
     merged: &Resources,
@@ -31,24 +41,127 @@ pub(crate) fn check(
     joining: &BTreeSet<Controller>,
     topology: &Topology,
 ) -> Result<()> {
-    let _ = (update, merged, dirs, joining, topology);
-    todo!()
+    if let Some(key) = update.unified.keys().next() {
+        return Err(Error::InvalidResource {
+            field: "unified".to_string(),
+            reason: format!("{key:?} is a file of cgroup v2, which this host does not use"),
+        });
+    }
+    for controller in update.constrained() {
+        check_hierarchy(controller, topology)?;
+    }
+    for (controller, dir) in dirs {
+        plan(*controller, update, dir)?;
+        check_host(*controller, update)?;
+    }
+    for controller in joining {
+        check_host(*controller, merged)?;
+        if let Some(hierarchy) = topology.of(*controller) {
+            check_fresh(*controller, merged, &hierarchy.mount_point)?;
+        }
+    }
+    Ok(())
 }
 
-/// Writes the values of `update` that belong to `controllers` into their `dirs`, in an order
-/// that is valid at each moment; what equals the present value is not written. On failure
-/// what was written is undone and the error names the field.
+/// What a controller's values need of the host, wherever the container is.
+fn check_host(controller: Controller, wanted: &Resources) -> Result<()> {
+    match controller {
+        Controller::Blkio => blkio::check(&wanted.blkio, Path::new(SYSFS)),
+        Controller::Pids => pids::check(wanted.pids),
+        _ => Ok(()),
+    }
+}
+
+/// Plans the values of a cgroup that is yet to be made somewhere below `root`.
+fn check_fresh(controller: Controller, wanted: &Resources, root: &Path) -> Result<()> {
+    match controller {
+        Controller::Memory => {
+            let present = memory::Present::fresh(memory::accounts_swap(root));
+            memory::plan(&wanted.memory, &present).map(drop)
+        }
+        Controller::Cpuset => cpuset::plan(
+            &wanted.cpuset,
+            &cpuset::Present::default(),
+            &cpuset::Available::read(root)?,
+        )
+        .map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the host has a hierarchy in which `controller` can be limited.
+fn check_hierarchy(controller: Controller, topology: &Topology) -> Result<()> {
+    match topology.of(controller).map(|hierarchy| hierarchy.kind) {
+        Some(HierarchyKind::V1 | HierarchyKind::Named) => Ok(()),
+        Some(HierarchyKind::V2) => Err(Error::Unsupported(format!(
+            "{controller} is bound to the cgroup v2 tree, where values cannot be changed yet"
+        ))),
+        None => Err(Error::Unsupported(format!(
+            "this host has no {controller} controller"
+        ))),
+    }
+}
+
+/// Writes the values of `wanted` that belong to `controllers` into their `dirs`, in an order
+/// that is valid at each moment; what equals the present value is not written, and a
+/// controller without a directory is passed over. On failure what was written is undone and
+/// the error names the field.
 pub(crate) fn apply(
-    update: &Resources,
+    wanted: &Resources,
     dirs: &Dirs,
     controllers: &BTreeSet<Controller>,
 ) -> Result<Written> {
-    let _ = (update, dirs, controllers);
-    todo!()
+    // All plans first: what can be known to fail fails before the first write.
+    let mut plans = Vec::new();
+    for controller in controllers {
+        if let Some(dir) = dirs.get(controller) {
+            plans.push((dir, plan(*controller, wanted, dir)?));
+        }
+    }
+    let mut written = Written::default();
+    for (dir, changes) in plans {
+        if let Err(source) = written.write(dir, changes) {
+            return Err(match written.undo() {
+                Ok(()) => source,
+                Err(undo) => Error::Undo {
+                    source: Box::new(source),
+                    undo: Box::new(undo),
+                },
+            });
+        }
+    }
+    Ok(written)
 }
 
-/// Gives a new cgroup what it must have before a process may come.
-pub(crate) fn seed(controller: Controller, dir: &Path) -> Result<()> {
-    let _ = (controller, dir);
-    todo!()
+/// The changes that give the cgroup `dir` of `controller` the values of `wanted`.
+fn plan(controller: Controller, wanted: &Resources, dir: &Path) -> Result<Vec<Change>> {
+    match controller {
+        Controller::Memory => memory::plan(&wanted.memory, &memory::Present::read(dir)?),
+        Controller::Cpu => cpu::plan(&wanted.cpu, &cpu::Present::read(dir)?),
+        Controller::Cpuset => cpuset::plan(
+            &wanted.cpuset,
+            &cpuset::Present::read(dir)?,
+            &cpuset::Available::to(dir)?,
+        ),
+        Controller::Pids => pids::plan(wanted.pids, pids::read(dir)?),
+        Controller::Blkio => blkio::plan(&wanted.blkio, &blkio::Present::read(dir)?),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The values of the cgroup `dir` that differ from the kernel's defaults: the field as the
+/// runtime-spec names it, and the value.
+pub(crate) fn in_force(controller: Controller, dir: &Path) -> Result<Vec<(String, String)>> {
+    match controller {
+        Controller::Memory => {
+            Ok(memory::Present::read(dir)?.in_force(memory::parent_swappiness(dir)?))
+        }
+        Controller::Cpu => Ok(cpu::Present::read(dir)?.in_force()),
+        Controller::Cpuset => {
+            Ok(cpuset::Present::read(dir)?.in_force(&cpuset::Available::to(dir)?))
+        }
+        Controller::Pids => Ok(pids::in_force(pids::read(dir)?)),
+        Controller::Blkio => Ok(blkio::Present::read(dir)?.in_force()),
+        _ => Ok(Vec::new()),
+    }
 }
