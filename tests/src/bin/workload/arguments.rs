@@ -13,8 +13,8 @@ usage: workload fsync FILE (SECONDS | --until FILE) [--go FILE]
        workload reexec N THREADS
                         N processes of THREADS threads that exec themselves all the time
        workload tree [N]
-                        N processes in all (default 200), short-lived ones apart: sleeping, forking, and
-                        multi-threaded ones that exec themselves
+                        N processes in all (default 200), short-lived ones apart:
+                        sleeping, forking, and multi-threaded ones that exec themselves
        workload spin N
        workload alloc BYTES[k|m|g] [--exit]
                         touch that much memory, print \"done\", stay or exit
