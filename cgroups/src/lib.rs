@@ -24,6 +24,7 @@ pub mod limit;
 pub mod membership;
 pub mod plan;
 pub mod policy;
+mod proc_stats;
 pub mod resources;
 pub mod state;
 pub mod stats;

@@ -107,7 +107,7 @@ pub(super) fn accounts_swap(dir: &Path) -> bool {
 
 /// The kernel shows "unlimited" as the largest multiple of the page size below 2^63
 /// (`PAGE_COUNTER_MAX` pages); pages have at most 64 KiB.
-fn from_kernel(bytes: u64) -> Limit {
+pub(crate) fn from_kernel(bytes: u64) -> Limit {
     if bytes >= 0x7fff_ffff_ffff_0000 {
         Limit::Max
     } else {

@@ -17,7 +17,9 @@ use std::{
 };
 
 use self::write::Change;
-pub(crate) use self::{seed::seed, write::Written};
+pub(crate) use self::{
+    memory::from_kernel as memory_limit, pids::read as pids_limit, seed::seed, write::Written,
+};
 use crate::{
     controller::Controller,
     error::{Error, Result},

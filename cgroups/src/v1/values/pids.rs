@@ -16,7 +16,7 @@ const FILE: &str = "pids.max";
 const MOST: u64 = 4 * 1024 * 1024;
 
 /// The limit in force.
-pub(super) fn read(dir: &Path) -> Result<Limit> {
+pub(crate) fn read(dir: &Path) -> Result<Limit> {
     let path = dir.join(FILE);
     parse(&path, &kernel_file::read(&path)?)
 }
