@@ -56,12 +56,29 @@ impl Options {
     /// error that names its type). An unknown key or controller is an error that names it
     /// and the place.
     pub fn load(config_file: &Path, passed: Option<&Any>) -> Result<Options> {
+        Options::merge(
+            config_file,
+            passed.map_or(Ok(Passed::Nothing), Passed::decode)?,
+        )
+    }
+
+    /// As [`Options::load`] when what containerd passes is the name of a TOML file (`ctr run
+    /// --runtime-config-path`): for a command that shows what the shim would do.
+    pub fn load_files(config_file: &Path, passed: Option<&Path>) -> Result<Options> {
+        let passed = passed.map_or(Passed::Nothing, |path| Passed::Toml {
+            path: Some(path.to_path_buf()),
+            body: String::new(),
+        });
+        Options::merge(config_file, passed)
+    }
+
+    fn merge(config_file: &Path, passed: Passed) -> Result<Options> {
         let file = match fs::read_to_string(config_file) {
             Ok(text) => Keys::parse(&text, &config_file.display().to_string())?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Keys::default(),
             Err(error) => return Err(Error::io("read", config_file)(error)),
         };
-        match passed.map_or(Ok(Passed::Nothing), Passed::decode)? {
+        match passed {
             Passed::Nothing => Options::from_keys(file, RUNTIME_OPTIONS),
             Passed::Toml { path, body } => {
                 let named = path.map_or(Ok(Keys::default()), |path| read_named(&path))?;

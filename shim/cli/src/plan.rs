@@ -39,7 +39,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<String> {
     });
     let json = fs::read_to_string(&config).map_err(Error::io("read", &config))?;
     let spec = Spec::parse(&json, bundle, &id)?;
-    let options = Options::load(&args.config, None)?;
+    let options = Options::load_files(&args.config, args.runtime_options.as_deref())?;
     let wanted = Wanted {
         policy: options.policy_for(&spec.annotations)?,
         cgroups_path: spec.cgroups_path,

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# A containerd of one's own, for scripts: source this file.
+#
+#   start_containerd FOLDER   start one that keeps everything below FOLDER and finds shims and
+#                             runtimes on PATH; sets CONTAINERD_ADDRESS, containerd_pid
+#   remove_containers         end and delete every container of CONTAINERD_NAMESPACE
+#   stop_containerd           stop it, with what it left running or mounted
+
+start_containerd() {
+    containerd_folder=$1
+    mkdir -p "$containerd_folder"
+    export CONTAINERD_ADDRESS=$containerd_folder/c.sock
+    cat > "$containerd_folder/config.toml" << EOF
+version = 2
+root = "$containerd_folder/root"
+state = "$containerd_folder/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+address = "$CONTAINERD_ADDRESS"
+EOF
+    containerd --config "$containerd_folder/config.toml" \
+        > "$containerd_folder/containerd.log" 2>&1 &
+    containerd_pid=$!
+    local tries
+    for ((tries = 0; tries < 300; tries++)); do
+        if ctr version > /dev/null 2>&1; then return; fi
+        if ! kill -0 "$containerd_pid" 2> /dev/null; then break; fi
+        sleep 0.1
+    done
+    tail -n 20 "$containerd_folder/containerd.log" >&2
+    echo "containerd does not answer at $CONTAINERD_ADDRESS" >&2
+    return 1
+}
+
+# Deletes by force: this is the way out of a script that may have failed anywhere.
+remove_containers() {
+    local id
+    for id in $(ctr tasks list --quiet); do
+        ctr tasks delete --force "$id" > /dev/null || :
+    done
+    for id in $(ctr containers list --quiet); do
+        ctr containers delete "$id" > /dev/null || :
+    done
+}
+
+stop_containerd() {
+    [ -n "${containerd_pid-}" ] || return 0
+    kill "$containerd_pid" 2> /dev/null && wait "$containerd_pid"
+    # Shims outlive containerd by design. Those of this one have its socket, which no other
+    # has, on their command line.
+    local process target
+    for process in /proc/[0-9]*; do
+        if tr '\0' ' ' 2> /dev/null < "$process/cmdline" | grep -qF -- "-address $CONTAINERD_ADDRESS "
+        then kill -KILL "${process#/proc/}" 2> /dev/null || :; fi
+    done
+    # Deepest first; a container's root file system is one.
+    while read -r target; do
+        umount "$target" || umount --lazy "$target" || :
+    done < <(awk -v folder="$containerd_folder/" 'index($5, folder) == 1 { print $5 }' \
+        /proc/self/mountinfo | sort -r)
+    containerd_pid=
+}
