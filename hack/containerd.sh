@@ -4,30 +4,29 @@
 #   start_containerd FOLDER   start one that keeps everything below FOLDER and finds shims and
 #                             runtimes on PATH; sets CONTAINERD_ADDRESS, containerd_pid
 #   remove_containers         end and delete every container of CONTAINERD_NAMESPACE
-#   stop_containerd           stop it, with what it left running or mounted
+#   stop_containerd FOLDER    stop it, and its shims, and unmount everything below FOLDER
 
 start_containerd() {
-    containerd_folder=$1
-    mkdir -p "$containerd_folder"
-    export CONTAINERD_ADDRESS=$containerd_folder/c.sock
-    cat > "$containerd_folder/config.toml" << EOF
+    local folder=$1 tries
+    mkdir -p "$folder"
+    export CONTAINERD_ADDRESS=$folder/c.sock
+    cat > "$folder/config.toml" << EOF
 version = 2
-root = "$containerd_folder/root"
-state = "$containerd_folder/state"
+root = "$folder/root"
+state = "$folder/state"
 disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
 address = "$CONTAINERD_ADDRESS"
 EOF
-    containerd --config "$containerd_folder/config.toml" \
-        > "$containerd_folder/containerd.log" 2>&1 &
+    containerd --config "$folder/config.toml" \
+        > "$folder/containerd.log" 2>&1 &
     containerd_pid=$!
-    local tries
     for ((tries = 0; tries < 300; tries++)); do
         if ctr version > /dev/null 2>&1; then return; fi
         if ! kill -0 "$containerd_pid" 2> /dev/null; then break; fi
         sleep 0.1
     done
-    tail -n 20 "$containerd_folder/containerd.log" >&2
+    tail -n 20 "$folder/containerd.log" >&2
     echo "containerd does not answer at $CONTAINERD_ADDRESS" >&2
     return 1
 }
@@ -44,19 +43,20 @@ remove_containers() {
 }
 
 stop_containerd() {
-    [ -n "${containerd_pid-}" ] || return 0
-    kill "$containerd_pid" 2> /dev/null && wait "$containerd_pid"
+    local folder=$1 process target
+    if [ -n "${containerd_pid-}" ]; then
+        kill "$containerd_pid" 2> /dev/null && wait "$containerd_pid"
+        containerd_pid=
+    fi
     # Shims outlive containerd by design. Those of this one have its socket, which no other
     # has, on their command line.
-    local process target
     for process in /proc/[0-9]*; do
-        if tr '\0' ' ' 2> /dev/null < "$process/cmdline" | grep -qF -- "-address $CONTAINERD_ADDRESS "
+        if tr '\0' ' ' 2> /dev/null < "$process/cmdline" | grep -qF -- "-address $folder/c.sock "
         then kill -KILL "${process#/proc/}" 2> /dev/null || :; fi
     done
-    # Deepest first; a container's root file system is one.
+    # Deepest first: what is mounted in a mount hides it.
     while read -r target; do
         umount "$target" || umount --lazy "$target" || :
-    done < <(awk -v folder="$containerd_folder/" 'index($5, folder) == 1 { print $5 }' \
+    done < <(awk -v folder="$folder/" 'index($5, folder) == 1 { print $5 }' \
         /proc/self/mountinfo | sort -r)
-    containerd_pid=
 }

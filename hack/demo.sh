@@ -52,10 +52,9 @@ cleanup() {
         tail -n 20 "$folder/containerd.log"
     fi
     [ -z "${containerd_pid-}" ] || remove_containers
-    stop_containerd
-    if [ -n "$loop" ]; then
-        umount "$folder/data" && losetup --detach "$loop"
-    fi
+    stop_containerd "$folder"
+    # What was mounted is not any more.
+    [ -z "$loop" ] || losetup --detach "$loop"
     # The shared parents of the container's cgroups, and runc's folder of the namespace.
     rmdir /sys/fs/cgroup/*/"$CONTAINERD_NAMESPACE" "/run/containerd/runc/$CONTAINERD_NAMESPACE" \
         2> /dev/null
