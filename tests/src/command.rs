@@ -115,7 +115,9 @@ impl Running {
     #[track_caller]
     fn spawn(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let name = format!("{command:?}");
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let name = words.join(" ");
         let mut child = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));

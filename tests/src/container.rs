@@ -467,7 +467,8 @@ impl Container<'_> {
         TaskClient::connect(&self.shim_address(), version)
     }
 
-    /// Reads its standard output from now on.
+    /// Reads its standard output from now on. What it wrote while `ctr` was starting it may
+    /// have gone to `ctr`: wait for something that it writes again and again, or later.
     #[track_caller]
     pub fn stdout(&self) -> Fifo {
         let folder = self.daemon.folder().join("fifo").join(&self.id);

@@ -10,9 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::pty::{Winsize, openpty};
+use nix::{
+    pty::{Winsize, openpty},
+    sys::signal::Signal,
+};
 
-use crate::wait::{SOON, wait_until};
+use crate::{
+    command::run,
+    process,
+    wait::{SOON, wait_until},
+};
 
 /// A program on a terminal of its own.
 #[derive(Debug)]
@@ -84,6 +91,19 @@ impl OnTerminal {
     #[track_caller]
     pub fn type_text(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).expect("type");
+    }
+
+    /// Changes the terminal's size and tells the program.
+    #[track_caller]
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let pid = self.child.id() as i32;
+        run(Command::new("stty")
+            .args(["rows", &rows.to_string(), "columns", &columns.to_string()])
+            .args(["-F", &format!("/proc/{pid}/fd/0")]))
+        .ok();
+        // The kernel signals the foreground process group of the terminal; this terminal
+        // controls no session.
+        process::signal(pid, Signal::SIGWINCH);
     }
 
     /// Waits for the program's end; its exit code.
