@@ -1,6 +1,10 @@
 //! What goes into and comes out of a container: bytes, ends of files, terminals.
 
-use lazycg_tests::{Daemon, command, pty::OnTerminal, wait::SOON};
+use lazycg_tests::{
+    Daemon, command,
+    pty::OnTerminal,
+    wait::{SOON, wait_until},
+};
 
 /// Bytes of every value, longer than a pipe holds.
 fn many_bytes() -> Vec<u8> {
