@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_and_times(name in "\\PC{0,15}", times in [0..u64::MAX / 2; 4], threads: u64) {
+        fn any_name_and_times(name in "\\PC{0,15}", times in proptest::array::uniform4(0..u64::MAX / 2), threads: u64) {
             let stat = parse_stat(&stat_line(&name, times, threads));
             prop_assert_eq!(stat, Some(Stat {
                 user: times[0] + times[2],

@@ -344,3 +344,198 @@ pub(super) fn check(wanted: &Blkio, sysfs: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::resources::WeightDevice;
+
+    const DISK: Device = Device { major: 8, minor: 0 };
+
+    fn bfq() -> Present {
+        let by_device = |file, content: &str| ByDevice {
+            file,
+            values: by_device(content),
+        };
+        Present {
+            weight: Some(Weight {
+                file: WEIGHTS[1],
+                value: 100,
+            }),
+            device_weights: Some(by_device(DEVICE_WEIGHTS[1], "default 100\n8:16 300\n")),
+            throttle: THROTTLES
+                .into_iter()
+                .map(|which| (which, by_device(throttle_file(which), "8:16 1000\n")))
+                .collect(),
+            ..Present::default()
+        }
+    }
+
+    fn throttled(which: Throttle, device: Device, rate: Limit) -> Blkio {
+        Blkio {
+            throttle: [(which, [(device, rate)].into())].into(),
+            ..Blkio::default()
+        }
+    }
+
+    /// File, value and what restores it.
+    fn written(wanted: &Blkio, present: &Present) -> Vec<(&'static str, String, String)> {
+        plan(wanted, present)
+            .unwrap()
+            .into_iter()
+            .map(|change| (change.file, change.value, change.restore[0].1.clone()))
+            .collect()
+    }
+
+    fn row(file: &'static str, value: &str, old: &str) -> (&'static str, String, String) {
+        (file, value.to_string(), old.to_string())
+    }
+
+    #[test]
+    fn weights() {
+        let other = Device { minor: 16, ..DISK };
+        let weight = |weight| WeightDevice {
+            weight: Some(weight),
+            leaf_weight: None,
+        };
+        let wanted = Blkio {
+            weight: Some(500),
+            weight_device: [(DISK, weight(200)), (other, weight(400))].into(),
+            ..Blkio::default()
+        };
+        assert_eq!(
+            written(&wanted, &bfq()),
+            [
+                row("blkio.bfq.weight", "500", "100"),
+                row("blkio.bfq.weight_device", "8:0 200", "8:0 default"),
+                row("blkio.bfq.weight_device", "8:16 400", "8:16 300"),
+            ]
+        );
+        let same = Blkio {
+            weight: Some(100),
+            weight_device: [(other, weight(300))].into(),
+            ..Blkio::default()
+        };
+        assert_eq!(written(&same, &bfq()), []);
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_names_the_field() {
+        let leaf = WeightDevice {
+            weight: None,
+            leaf_weight: Some(10),
+        };
+        for (wanted, start) in [
+            (
+                Blkio {
+                    leaf_weight: Some(10),
+                    ..Blkio::default()
+                },
+                "blockIO.leafWeight: 10",
+            ),
+            (
+                Blkio {
+                    weight_device: [(DISK, leaf)].into(),
+                    ..Blkio::default()
+                },
+                "blockIO.weightDevice[8:0].leafWeight: 10",
+            ),
+            (
+                throttled(Throttle::WriteIops, DISK, Limit::At(5_000_000_000)),
+                "blockIO.throttleWriteIOPSDevice[8:0]: 5000000000",
+            ),
+        ] {
+            let error = plan(&wanted, &bfq()).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}");
+        }
+        let weight = Blkio {
+            weight: Some(10),
+            ..Blkio::default()
+        };
+        let error = plan(&weight, &Present::default()).unwrap_err().to_string();
+        assert!(
+            error.contains("blkio.weight") && error.contains("blkio.bfq.weight"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn throttles() {
+        let other = Device { minor: 16, ..DISK };
+        let file = "blkio.throttle.write_bps_device";
+        for (device, rate, expected) in [
+            (DISK, Limit::At(7), vec![row(file, "8:0 7", "8:0 0")]),
+            (DISK, Limit::Max, vec![]),
+            (other, Limit::At(1000), vec![]),
+            (other, Limit::At(7), vec![row(file, "8:16 7", "8:16 1000")]),
+            (other, Limit::Max, vec![row(file, "8:16 0", "8:16 1000")]),
+        ] {
+            let wanted = throttled(Throttle::WriteBps, device, rate);
+            assert_eq!(written(&wanted, &bfq()), expected, "{device} {rate}");
+        }
+    }
+
+    #[test]
+    fn devices_are_looked_up() {
+        let sysfs = std::env::temp_dir().join(format!("lazycg-sysfs-{}", std::process::id()));
+        std::fs::create_dir_all(sysfs.join("dev/block/8:0")).unwrap();
+        std::fs::create_dir_all(sysfs.join("dev/block/8:1/partition")).unwrap();
+        let check = |minor| {
+            let device = Device { minor, ..DISK };
+            check(&throttled(Throttle::ReadBps, device, Limit::At(1)), &sysfs)
+                .map_err(|error| error.to_string())
+        };
+        let (disk, partition, missing) = (check(0), check(1), check(2));
+        std::fs::remove_dir_all(&sysfs).unwrap();
+        assert_eq!(disk, Ok(()));
+        for (error, part) in [
+            (partition, "8:1 is a partition"),
+            (missing, "8:2 does not exist"),
+        ] {
+            let error = error.unwrap_err();
+            assert!(
+                error.starts_with("blockIO.throttleReadBpsDevice[8:") && error.contains(part),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn in_force_leaves_defaults_out() {
+        let fields: Vec<_> = bfq()
+            .in_force()
+            .into_iter()
+            .map(|(field, _)| field)
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "blockIO.weightDevice[8:16]",
+                "blockIO.throttleReadBpsDevice[8:16]",
+                "blockIO.throttleWriteBpsDevice[8:16]",
+                "blockIO.throttleReadIOPSDevice[8:16]",
+                "blockIO.throttleWriteIOPSDevice[8:16]",
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_figures_are_read_back(
+            figures in proptest::collection::btree_map((0u64..4096, 0u64..1 << 20), any::<u64>(), 0..8)
+        ) {
+            let figures: BTreeMap<Device, u64> = figures
+                .into_iter()
+                .map(|((major, minor), value)| (Device { major, minor }, value))
+                .collect();
+            let content: String = ["default 100\n".to_string()]
+                .into_iter()
+                .chain(figures.iter().map(|(device, value)| format!("{device} {value}\n")))
+                .collect();
+            prop_assert_eq!(by_device(&content), figures);
+        }
+    }
+}

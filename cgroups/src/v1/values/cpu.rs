@@ -195,3 +195,189 @@ fn invalid(field: &str, reason: String) -> Error {
         reason,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn present() -> Present {
+        Present {
+            shares: Some(1024),
+            quota: Some(-1),
+            period: Some(100_000),
+            burst: Some(0),
+            idle: Some(0),
+            rt_runtime: Some(0),
+            rt_period: Some(1_000_000),
+        }
+    }
+
+    /// File and value, short.
+    fn written(wanted: &Cpu, present: &Present) -> Vec<String> {
+        plan(wanted, present)
+            .unwrap()
+            .iter()
+            .map(|change| {
+                format!(
+                    "{} {}",
+                    change.file.trim_start_matches("cpu."),
+                    change.value
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn only_differences_are_written() {
+        let wanted = Cpu {
+            shares: Some(512),
+            quota: Some(Limit::At(50_000)),
+            period: Some(100_000),
+            burst: Some(1000),
+            idle: Some(0),
+            ..Cpu::default()
+        };
+        assert_eq!(
+            written(&wanted, &present()),
+            ["shares 512", "cfs_quota_us 50000", "cfs_burst_us 1000"]
+        );
+        let now = Present {
+            quota: Some(50_000),
+            ..present()
+        };
+        let unlimited = Cpu {
+            quota: Some(Limit::Max),
+            ..Cpu::default()
+        };
+        assert_eq!(written(&unlimited, &now), ["cfs_quota_us -1"]);
+        assert_eq!(written(&unlimited, &present()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn shares_are_clamped_as_the_kernel_does() {
+        for (asked, now, expected) in [
+            (1, 2, None),
+            (300_000, 262_144, None),
+            (300_000, 1024, Some("262144")),
+            (1, 1024, Some("2")),
+        ] {
+            let wanted = Cpu {
+                shares: Some(asked),
+                ..Cpu::default()
+            };
+            let now = Present {
+                shares: Some(now),
+                ..present()
+            };
+            let changes = plan(&wanted, &now).unwrap();
+            let read_back = changes
+                .first()
+                .and_then(|change| change.read_back.as_deref());
+            assert_eq!(read_back, expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn idle_and_shares() {
+        let busy = Present {
+            shares: Some(512),
+            ..present()
+        };
+        let idle = Present {
+            shares: Some(3),
+            idle: Some(1),
+            ..present()
+        };
+        let wanted = |shares, idle| Cpu {
+            shares,
+            idle,
+            ..Cpu::default()
+        };
+        // Going idle forgets the shares: the undo brings them back.
+        let changes = plan(&wanted(None, Some(1)), &busy).unwrap();
+        assert_eq!(
+            changes[0].restore,
+            [(IDLE, "0".to_string()), (SHARES, "512".to_string())]
+        );
+        assert_eq!(written(&wanted(Some(512), Some(1)), &busy), ["idle 1"]);
+        assert_eq!(
+            written(&wanted(Some(512), Some(1)), &idle),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            written(&wanted(Some(512), Some(0)), &idle),
+            ["idle 0", "shares 512"]
+        );
+        let error = plan(&wanted(Some(512), None), &idle).unwrap_err();
+        assert!(error.to_string().starts_with("cpu.shares: "), "{error}");
+    }
+
+    #[test]
+    fn an_old_kernel_has_only_the_neutral_values() {
+        let old = Present {
+            shares: Some(1024),
+            ..Present::default()
+        };
+        let neutral = Cpu {
+            quota: Some(Limit::Max),
+            burst: Some(0),
+            idle: Some(0),
+            rt_runtime: Some(0),
+            ..Cpu::default()
+        };
+        assert_eq!(plan(&neutral, &old).unwrap(), []);
+        for (wanted, start) in [
+            (
+                Cpu {
+                    quota: Some(Limit::At(5000)),
+                    ..Cpu::default()
+                },
+                "cpu.quota: 5000",
+            ),
+            (
+                Cpu {
+                    burst: Some(7),
+                    ..Cpu::default()
+                },
+                "cpu.burst: 7",
+            ),
+            (
+                Cpu {
+                    shares: Some(0),
+                    ..Cpu::default()
+                },
+                "cpu.shares: 0",
+            ),
+            (
+                Cpu {
+                    quota: Some(Limit::At(u64::MAX)),
+                    ..Cpu::default()
+                },
+                "cpu.quota: 18446744073709551615",
+            ),
+        ] {
+            let error = plan(&wanted, &old).unwrap_err().to_string();
+            assert!(error.starts_with(start), "{error}");
+        }
+    }
+
+    #[test]
+    fn in_force_leaves_defaults_out() {
+        assert_eq!(present().in_force(), []);
+        let limited = Present {
+            shares: Some(2),
+            quota: Some(50_000),
+            ..present()
+        };
+        assert_eq!(
+            limited.in_force(),
+            [
+                ("cpu.shares", "2"),
+                ("cpu.quota", "50000"),
+                ("cpu.period", "100000")
+            ]
+            .map(|(field, value)| (field.to_string(), value.to_string()))
+        );
+    }
+}

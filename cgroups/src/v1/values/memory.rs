@@ -278,3 +278,220 @@ fn check_usage(wanted: &Memory, present: &Present) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use Limit::{At, Max};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn present(limit: Limit, swap: Option<Limit>) -> Present {
+        Present {
+            limit,
+            usage: 10 * MIB,
+            swap: swap.map(|limit| (limit, 20 * MIB)),
+            ..Present::fresh(false)
+        }
+    }
+
+    fn wanted(limit: Option<Limit>, swap: Option<Limit>) -> Memory {
+        Memory {
+            limit,
+            swap,
+            ..Memory::default()
+        }
+    }
+
+    /// File and value, short.
+    fn written(changes: &[Change]) -> Vec<String> {
+        changes
+            .iter()
+            .map(|change| {
+                let name = change.file.trim_start_matches("memory.");
+                format!("{} {}", name.trim_end_matches("_in_bytes"), change.value)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn limit_and_swap_in_the_order_that_the_kernel_takes() {
+        let (small, mid, large) = (At(64 * MIB), At(128 * MIB), At(256 * MIB));
+        for (name, now, next, expected) in [
+            (
+                "first limit",
+                (Max, Max),
+                (Some(small), None),
+                vec!["limit 67108864"],
+            ),
+            (
+                "both, from unlimited",
+                (Max, Max),
+                (Some(small), Some(mid)),
+                vec!["limit 67108864", "memsw.limit 134217728"],
+            ),
+            (
+                "raising",
+                (small, mid),
+                (Some(large), Some(large)),
+                vec!["memsw.limit 268435456", "limit 268435456"],
+            ),
+            (
+                "lowering",
+                (large, large),
+                (Some(small), Some(mid)),
+                vec!["limit 67108864", "memsw.limit 134217728"],
+            ),
+            (
+                "unlimited takes swap along",
+                (small, mid),
+                (Some(Max), None),
+                vec!["memsw.limit -1", "limit -1"],
+            ),
+            (
+                "limit within swap",
+                (small, large),
+                (Some(mid), None),
+                vec!["limit 134217728"],
+            ),
+            (
+                "swap alone",
+                (small, mid),
+                (None, Some(Max)),
+                vec!["memsw.limit -1"],
+            ),
+            ("the same", (small, mid), (Some(small), Some(mid)), vec![]),
+            (
+                "the same but for rounding",
+                (small, Max),
+                (Some(At(64 * MIB + 1)), None),
+                vec![],
+            ),
+            (
+                "unlimited as a figure",
+                (Max, Max),
+                (Some(At(u64::MAX)), None),
+                vec![],
+            ),
+        ] {
+            let changes = plan(&wanted(next.0, next.1), &present(now.0, Some(now.1))).unwrap();
+            assert_eq!(written(&changes), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_swap_accounting() {
+        let now = present(At(64 * MIB), None);
+        let changes = plan(&wanted(Some(Max), None), &now).unwrap();
+        assert_eq!(written(&changes), ["limit -1"]);
+        assert_eq!(plan(&wanted(None, Some(Max)), &now).unwrap(), []);
+        let error = plan(&wanted(None, Some(At(MIB))), &now).unwrap_err();
+        assert!(
+            error.to_string().starts_with("memory.swap: 1048576"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn contradictions_name_the_field() {
+        let now = present(At(64 * MIB), Some(At(128 * MIB)));
+        let check = |wanted| Memory {
+            check_before_update: true,
+            ..wanted
+        };
+        for (wanted, parts) in [
+            (
+                wanted(Some(At(256 * MIB)), None),
+                ["memory.limit: 268435456", "memory.swap, which is 134217728"],
+            ),
+            (
+                wanted(Some(At(256 * MIB)), Some(At(128 * MIB))),
+                ["memory.swap: 134217728", "memory.limit, 268435456"],
+            ),
+            (
+                wanted(None, Some(At(MIB))),
+                ["memory.swap: 1048576", "memory.limit, 67108864"],
+            ),
+            (
+                wanted(Some(Max), Some(At(MIB))),
+                ["memory.swap: 1048576", "memory.limit, unlimited"],
+            ),
+            (
+                check(wanted(Some(At(9 * MIB)), None)),
+                ["memory.limit: 9437184", "usage, 10485760"],
+            ),
+            (
+                check(wanted(Some(At(15 * MIB)), Some(At(19 * MIB)))),
+                ["memory.swap: 19922944", "usage, 20971520"],
+            ),
+        ] {
+            let error = plan(&wanted, &now).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_rest() {
+        let wanted = Memory {
+            reservation: Some(At(32 * MIB)),
+            swappiness: Some(10),
+            disable_oom_killer: Some(true),
+            ..Memory::default()
+        };
+        let changes = plan(&wanted, &Present::fresh(true)).unwrap();
+        assert_eq!(
+            written(&changes),
+            ["soft_limit 33554432", "swappiness 10", "oom_control 1"]
+        );
+        let now = Present {
+            reservation: At(32 * MIB),
+            swappiness: 10,
+            oom_killer_disabled: true,
+            ..Present::fresh(true)
+        };
+        assert_eq!(plan(&wanted, &now).unwrap(), []);
+        assert_eq!(
+            now.in_force(60),
+            [
+                ("memory.reservation", "33554432"),
+                ("memory.swappiness", "10"),
+                ("memory.disableOOMKiller", "true"),
+            ]
+            .map(|(field, value)| (field.to_string(), value.to_string()))
+        );
+    }
+
+    fn limits() -> impl Strategy<Value = Limit> {
+        prop_oneof![Just(Max), (0u64..8).prop_map(|n| At(n * 65536))]
+    }
+
+    proptest! {
+        /// Whatever is asked of whatever is in force: each state on the way is one that the
+        /// kernel takes, and the last is what was asked.
+        #[test]
+        fn each_state_on_the_way_is_valid(
+            now in (limits(), limits()).prop_filter("valid", |(l, s)| bytes(*l) <= bytes(*s)),
+            next in (proptest::option::of(limits()), proptest::option::of(limits())),
+        ) {
+            let Ok(changes) = plan(&wanted(next.0, next.1), &present(now.0, Some(now.1))) else {
+                return Ok(());
+            };
+            let (mut limit, mut swap) = now;
+            for change in &changes {
+                let value = match change.value.parse() {
+                    Ok(value) => At(value),
+                    Err(_) => Max,
+                };
+                if change.file == LIMIT { limit = value } else { swap = value }
+                prop_assert!(bytes(limit) <= bytes(swap), "{changes:?}");
+            }
+            prop_assert_eq!(limit, next.0.unwrap_or(now.0));
+            if let Some(next) = next.1 {
+                prop_assert_eq!(swap, next);
+            }
+        }
+    }
+}
