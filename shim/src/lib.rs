@@ -18,3 +18,6 @@ pub mod runc_state;
 pub mod spec;
 pub mod surroundings;
 pub mod view;
+
+#[cfg(test)]
+mod test_folder;

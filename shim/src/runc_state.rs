@@ -118,4 +118,120 @@ fn replace(path: &Path, content: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
-mod tests {}
+mod tests {
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    use super::*;
+    use crate::test_folder::TestFolder;
+
+    /// As runc 1.1 writes it, shortened; with odd spaces, and numbers that a typed form or a
+    /// floating point number would change.
+    const STATE: &str = r#"{"id":"c1","init_process_pid":21742,"init_process_start":18446744073709551615,
+ "created":"2024-05-05T11:44:02.907476556Z", "config":{"cgroups":{"path":"/ns/c1","resources":{"cpu_shares":1e3}}},
+ "rootless":false,"cgroup_paths": {"devices":"/sys/fs/cgroup/devices/ns/c1",
+ "name=systemd":"/sys/fs/cgroup/systemd/ns/c1"} ,"external_descriptors":["/dev/null"],"intel_rdt_path":""}"#;
+
+    fn paths(names: &[&str]) -> BTreeMap<String, PathBuf> {
+        names
+            .iter()
+            .map(|name| (name.to_string(), Path::new("/sys/fs/cgroup").join(name)))
+            .collect()
+    }
+
+    #[test]
+    fn only_the_paths_change() {
+        let changed = with_cgroup_paths(STATE, &paths(&["devices", "memory"])).unwrap();
+        let expected = STATE.replace(
+            "{\"devices\":\"/sys/fs/cgroup/devices/ns/c1\",\n \"name=systemd\":\"/sys/fs/cgroup/systemd/ns/c1\"}",
+            "{\"devices\":\"/sys/fs/cgroup/devices\",\"memory\":\"/sys/fs/cgroup/memory\"}",
+        );
+        assert_ne!(expected, STATE);
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn a_file_of_another_shape_is_left_alone() {
+        let folder = TestFolder::new("runc-state-shape");
+        let file = folder.join("state.json");
+        for (state, expected) in [
+            ("", "EOF"),
+            ("[]", "invalid"),
+            ("{\"id\":\"c1\",\"init_process_pid\":1}", "cgroup_paths"),
+            (&STATE.replace("\"id\":\"c1\",", ""), "id"),
+            (&STATE.replace("21742", "0"), "process"),
+            (
+                &STATE.replace("/sys/fs/cgroup/devices", "devices"),
+                "absolute",
+            ),
+            (
+                &STATE.replace("\"/sys/fs/cgroup/devices/ns/c1\"", "[7]"),
+                "cgroup_paths",
+            ),
+            (
+                &STATE.replace("cgroup_paths\": {", "cgroup_paths\": {}, \"x\": {"),
+                "absolute",
+            ),
+            (
+                &STATE.replace("\"config\"", "\"cgroup_paths\""),
+                "duplicate",
+            ),
+        ] {
+            fs::write(&file, state).unwrap();
+            let error = set_cgroup_paths(&file, &paths(&["memory"])).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.contains(expected) && text.contains("state.json"),
+                "{state}: {text}"
+            );
+            assert_eq!(fs::read_to_string(&file).unwrap(), state);
+        }
+        assert_eq!(fs::read_dir(&*folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_file_is_replaced_with_its_mode() {
+        let folder = TestFolder::new("runc-state-file");
+        let file = folder.join("state.json");
+        assert!(!set_cgroup_paths(&file, &paths(&["memory"])).unwrap());
+        assert!(!file.exists());
+
+        fs::write(&file, STATE).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        for wanted in [&paths(&["devices", "memory"]), &paths(&["devices"])] {
+            for _ in 0..2 {
+                assert!(set_cgroup_paths(&file, wanted).unwrap());
+                let text = fs::read_to_string(&file).unwrap();
+                let shape: Shape<'_> = serde_json::from_str(&text).unwrap();
+                let back: BTreeMap<String, PathBuf> =
+                    serde_json::from_str(shape.cgroup_paths.get()).unwrap();
+                assert_eq!(&back, wanted);
+            }
+        }
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+        assert_eq!(fs::read_dir(&*folder).unwrap().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn all_else_stays_to_the_byte(
+            start in any::<u64>(),
+            share in any::<f64>(),
+            before in "[ \n]{0,3}",
+            name in "[a-z_=]{1,10}",
+        ) {
+            let state = |paths: &str| format!(
+                "{{\"config\":{{\"x\":{share:e}}},{before}\"init_process_start\":{start},\"id\":\"c\",\
+                 \"cgroup_paths\":{before}{paths}{before},\"init_process_pid\":1}}"
+            );
+            let given = state("{\"devices\":\"/d\"}");
+            let wanted = BTreeMap::from([(name.clone(), PathBuf::from("/m"))]);
+            prop_assert_eq!(
+                with_cgroup_paths(&given, &wanted).unwrap(),
+                state(&format!("{{\"{name}\":\"/m\"}}"))
+            );
+        }
+    }
+}
