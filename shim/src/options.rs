@@ -79,11 +79,11 @@ impl Options {
             Err(error) => return Err(Error::io("read", config_file)(error)),
         };
         match passed {
-            Passed::Nothing => Options::from_keys(file, RUNTIME_OPTIONS),
+            Passed::Nothing => Ok(Options::from_keys(file)),
             Passed::Toml { path, body } => {
                 let named = path.map_or(Ok(Keys::default()), |path| read_named(&path))?;
                 let body = Keys::parse(&body, RUNTIME_OPTIONS)?;
-                Options::from_keys(body.over(named).over(file), RUNTIME_OPTIONS)
+                Ok(Options::from_keys(body.over(named).over(file)))
             }
             Passed::Runc(runc) => {
                 if runc.systemd_cgroup {
@@ -94,7 +94,7 @@ impl Options {
                 }
                 let keys = Keys {
                     runtime: filled(&runc.binary_name),
-                    root: filled(&runc.root),
+                    root: keys::root(filled(&runc.root), RUNTIME_OPTIONS)?,
                     ..Keys::default()
                 };
                 Ok(Options {
@@ -102,7 +102,7 @@ impl Options {
                     no_new_keyring: runc.no_new_keyring,
                     shim_cgroup: filled(&runc.shim_cgroup),
                     io_owner: (runc.io_uid, runc.io_gid),
-                    ..Options::from_keys(keys.over(file), RUNTIME_OPTIONS)?
+                    ..Options::from_keys(keys.over(file))
                 })
             }
         }
@@ -155,14 +155,9 @@ impl Options {
         }
     }
 
-    fn from_keys(keys: Keys, place: &str) -> Result<Options> {
+    fn from_keys(keys: Keys) -> Options {
         let default = Policy::default();
-        if let Some(root) = keys.root.as_ref().filter(|root| !root.is_absolute()) {
-            return Err(Error::InvalidArgument(format!(
-                "{place}: root: {root:?} is not an absolute path"
-            )));
-        }
-        Ok(Options {
+        Options {
             runtime: keys.runtime.unwrap_or_else(|| DEFAULT_RUNTIME.into()),
             root: keys.root,
             policy: Policy {
@@ -175,7 +170,7 @@ impl Options {
             no_new_keyring: false,
             shim_cgroup: None,
             io_owner: (0, 0),
-        })
+        }
     }
 }
 

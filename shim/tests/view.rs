@@ -2,13 +2,14 @@
 //! is on hosts with systemd. Needs root, and a host with cgroup v1.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod shared_root;
+
 use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
-    thread,
 };
 
 use containerd_shim_lazycg::{error::Error, surroundings::Surroundings, view::View};
@@ -17,32 +18,11 @@ use lazy_cgroups::{
     plan::{Placement, Plan, Reason, ReasonKind},
     topology::HierarchyKey,
 };
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use self::shared_root::{mountinfo, where_root_is_shared};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
-
-/// Runs `test` where `/` is shared with no one but the test's children.
-fn where_root_is_shared(test: impl FnOnce() + Send) {
-    thread::scope(|scope| {
-        let test = scope.spawn(|| {
-            // A mount namespace is a thread's, not a process's.
-            unshare(CloneFlags::CLONE_NEWNS).expect("needs root");
-            for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
-                let flags = MsFlags::MS_REC | propagation;
-                mount(None::<&str>, "/", None::<&str>, flags, None::<&str>).unwrap();
-            }
-            test();
-        });
-        test.join().unwrap();
-    });
-}
-
-fn mountinfo() -> String {
-    fs::read_to_string("/proc/thread-self/mountinfo").unwrap()
-}
 
 fn plan(own: &[&str]) -> Plan {
     Plan {

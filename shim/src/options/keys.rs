@@ -49,7 +49,7 @@ impl Keys {
         };
         Ok(Keys {
             runtime: raw.runtime,
-            root: raw.root,
+            root: root(raw.root, place)?,
             always: list("always", raw.always)?,
             eager: list("eager", raw.eager)?,
             pod: list("pod", raw.pod)?,
@@ -67,6 +67,17 @@ impl Keys {
             pod: self.pod.or(below.pod),
             leave: self.leave.or(below.leave),
         }
+    }
+}
+
+/// Refuses a relative root: the shim's working directory is the bundle, and that of a later
+/// `delete` is another.
+pub(super) fn root(root: Option<PathBuf>, place: &str) -> Result<Option<PathBuf>> {
+    match root {
+        Some(root) if !root.is_absolute() => Err(Error::InvalidArgument(format!(
+            "{place}: root: {root:?} is not an absolute path"
+        ))),
+        root => Ok(root),
     }
 }
 

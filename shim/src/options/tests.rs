@@ -158,12 +158,10 @@ fn an_error_names_the_key_and_the_place() {
             .unwrap_err()
             .to_string();
         assert!(named.contains(expected), "{toml}: {named}");
-        if !toml.starts_with("root") {
-            assert!(
-                own.contains(&place) && named.contains(&place),
-                "{toml}: {own}"
-            );
-        }
+        assert!(
+            own.contains(&place) && named.contains(&place),
+            "{toml}: {own}"
+        );
     }
 }
 
