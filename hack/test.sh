@@ -51,7 +51,7 @@ as_owner cargo test --quiet --workspace --features $features --no-run --message-
 while IFS=$'\t' read -r manifest executable; do
     suite "${executable#"$repository"/}" "$(dirname "$manifest")" "$executable"
 done < <(sed -nE '/"reason":"compiler-artifact"/ {
-    /"test":true\},/ s/.*"manifest_path":"([^"]*)".*"executable":"([^"]*)".*/\1\t\2/p }' "$work/built")
+    /"test":true\},"features"/ s/.*"manifest_path":"([^"]*)".*"executable":"([^"]*)".*/\1\t\2/p }' "$work/built")
 suite "documentation" . as_owner cargo test --quiet --workspace --features $features --doc
 
 if [ $vm = 1 ]; then suite "VM: v1 with systemd" . hack/vm-test.sh
