@@ -45,6 +45,8 @@ features=containerd-shim-lazycg/faults
 echo "== build"
 as_owner cargo build --quiet --workspace --features $features
 as_owner cargo test --quiet --workspace --features $features --no-run --message-format=json > "$work/built"
+# before a suite makes it as root, in a folder that the owner could not write to later
+as_owner target/debug/image > /dev/null
 
 # Test executables are started here and not by `cargo test`: as root, which cargo need not
 # be, and each with its own time limit.
