@@ -33,3 +33,27 @@ impl fmt::Display for Limit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_notation_of_the_runtime_spec() {
+        for (value, expected) in [
+            (0, None),
+            (-1, Some(Limit::Max)),
+            (i64::MIN, Some(Limit::Max)),
+            (1, Some(Limit::At(1))),
+            (i64::MAX, Some(Limit::At(i64::MAX.unsigned_abs()))),
+        ] {
+            assert_eq!(Limit::from_spec(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn shows_as_cgroup_v2_does() {
+        assert_eq!(Limit::Max.to_string(), "max");
+        assert_eq!(Limit::At(64).to_string(), "64");
+    }
+}

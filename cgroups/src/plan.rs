@@ -12,7 +12,7 @@ use crate::{
     controller::Controller,
     policy::{Policy, Traits},
     resources::Resources,
-    topology::{HierarchyKey, Topology},
+    topology::{Hierarchy, HierarchyKey, HierarchyKind, Layout, Topology},
 };
 
 /// Why a container has a cgroup of its own in a hierarchy.
@@ -169,7 +169,150 @@ impl Plan {
 }
 
 /// Makes the plan: own or root in each hierarchy, with every reason that holds.
+///
+/// A v1 hierarchy is joined with all of its controllers, so a reason of one is a reason
+/// (co-mounted) of the others. In the v2 tree controllers are enabled one by one: there the
+/// reasons that name a controller say which. On a host with only v2 a container always has
+/// its own cgroup, for tracking.
 pub fn plan(input: PlanInput<'_>) -> Plan {
-    let _ = input;
-    todo!()
+    let rules = Rules::new(input);
+    Plan {
+        placements: input
+            .topology
+            .hierarchies
+            .iter()
+            .map(|hierarchy| Placement {
+                hierarchy: hierarchy.key.clone(),
+                reasons: rules.reasons(hierarchy),
+            })
+            .collect(),
+    }
+}
+
+/// What a JVM looks for together. If one is missing, it takes the whole host's figures.
+const SEEN_TOGETHER: [Controller; 4] = [
+    Controller::Memory,
+    Controller::Cpu,
+    Controller::Cpuacct,
+    Controller::Cpuset,
+];
+
+/// The input, with what follows from it for all hierarchies.
+struct Rules<'a> {
+    input: PlanInput<'a>,
+    constrained: BTreeSet<Controller>,
+    layout: Layout,
+    visible: bool,
+}
+
+impl<'a> Rules<'a> {
+    fn new(input: PlanInput<'a>) -> Self {
+        let constrained = input.resources.constrained();
+        let looked_for = [Controller::Memory, Controller::Cpu, Controller::Cpuset];
+        Rules {
+            visible: input.traits.cgroup_mount
+                && looked_for
+                    .iter()
+                    .any(|controller| constrained.contains(controller)),
+            constrained,
+            layout: input.topology.layout(),
+            input,
+        }
+    }
+
+    fn reasons(&self, hierarchy: &Hierarchy) -> Vec<Reason> {
+        let mut reasons = self.of_the_hierarchy(hierarchy);
+        for controller in &hierarchy.controllers {
+            reasons.extend(
+                self.of_a_controller(*controller, hierarchy.kind)
+                    .into_iter()
+                    .map(|kind| Reason {
+                        controller: Some(*controller),
+                        kind,
+                    }),
+            );
+        }
+        if hierarchy.kind == HierarchyKind::V1 {
+            add_co_mounted(&mut reasons, hierarchy);
+        }
+        reasons
+    }
+
+    /// The reasons that are about no controller.
+    fn of_the_hierarchy(&self, hierarchy: &Hierarchy) -> Vec<Reason> {
+        let tracking = hierarchy.key.is_systemd() || self.layout == Layout::Unified;
+        // A hierarchy whose controllers are all unknown here counts as one without any.
+        let host_view = self.host_view()
+            && (hierarchy.kind == HierarchyKind::V2 || hierarchy.controllers.is_empty());
+        [
+            (tracking, ReasonKind::Tracking),
+            (host_view, ReasonKind::HostView),
+        ]
+        .into_iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, kind)| Reason {
+            controller: None,
+            kind,
+        })
+        .collect()
+    }
+
+    /// The reasons of one controller of a hierarchy, in the order of [`ReasonKind`].
+    fn of_a_controller(&self, controller: Controller, hierarchy: HierarchyKind) -> Vec<ReasonKind> {
+        let PlanInput {
+            policy,
+            traits,
+            ancestors,
+            ..
+        } = self.input;
+        let v1 = hierarchy != HierarchyKind::V2;
+        let ancestor = ancestors
+            .get(&controller)
+            .map(|file| ReasonKind::Ancestor { file: file.clone() });
+        [
+            (controller == Controller::Devices).then_some(ReasonKind::Devices),
+            (controller == Controller::Freezer).then_some(ReasonKind::Tracking),
+            policy
+                .always
+                .contains(&controller)
+                .then_some(ReasonKind::Fair),
+            self.constrained
+                .contains(&controller)
+                .then_some(ReasonKind::Limited),
+            ancestor,
+            (traits.pod && policy.pod.contains(&controller)).then_some(ReasonKind::Pod),
+            policy
+                .eager
+                .contains(&controller)
+                .then_some(ReasonKind::Eager),
+            (v1 && self.visible && SEEN_TOGETHER.contains(&controller))
+                .then_some(ReasonKind::Visible),
+            (v1 && self.host_view()).then_some(ReasonKind::HostView),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// On a host with only v2 a container that sees the host's tree needs no more than its
+    /// own cgroup there, which it has anyway.
+    fn host_view(&self) -> bool {
+        self.input.traits.host_view && self.layout != Layout::Unified
+    }
+}
+
+/// Gives each controller that has no reason of its own the first one that has.
+fn add_co_mounted(reasons: &mut Vec<Reason>, hierarchy: &Hierarchy) {
+    let Some(with) = reasons.iter().find_map(|reason| reason.controller) else {
+        return;
+    };
+    for controller in &hierarchy.controllers {
+        if !reasons.iter().any(|r| r.controller == Some(*controller)) {
+            reasons.push(Reason {
+                controller: Some(*controller),
+                kind: ReasonKind::CoMounted { with },
+            });
+        }
+    }
+    reasons.sort_by_key(|reason| reason.controller);
 }

@@ -1,11 +1,16 @@
 //! `linux.resources` of the runtime-spec (config-linux.md, "Control groups"), with what is
 //! absent, what is zero and what is unlimited kept apart.
 
+mod constrained;
+mod merge;
+mod spec_json;
+mod validate;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{controller::Controller, error::Result, limit::Limit};
+use crate::{error::Result, limit::Limit};
 
 /// The resources of a container, or an update of them. `None` is "not said": an update
 /// leaves it as it is. A zero that runc takes for "not said" is `None` too.
@@ -154,31 +159,23 @@ pub struct Rdma {
     pub hca_objects: Option<u32>,
 }
 
-impl Resources {
-    /// Reads the runtime-spec's JSON (the object below `linux.resources`, or the body of an
-    /// update). `devices` and unknown keys are passed over, as runc does.
-    pub fn from_spec_json(json: &str) -> Result<Resources> {
-        let _ = json;
-        todo!()
-    }
+impl Throttle {
+    /// Every throttle.
+    pub const ALL: [Throttle; 4] = [
+        Throttle::ReadBps,
+        Throttle::WriteBps,
+        Throttle::ReadIops,
+        Throttle::WriteIops,
+    ];
 
-    /// These resources with `update` applied: what it does not say stays, per device where
-    /// a field is per device; an explicit unlimited takes the limit away (`None`).
-    pub fn merged(&self, update: &Resources) -> Resources {
-        let _ = update;
-        todo!()
-    }
-
-    /// The controllers that these resources constrain. A value that is the kernel's default
-    /// (shares 1024, unlimited, a period without a quota) constrains nothing.
-    pub fn constrained(&self) -> std::collections::BTreeSet<Controller> {
-        todo!()
-    }
-
-    /// Checks what can be checked without touching a cgroup: ranges, lists, contradictions.
-    /// The error names the field.
-    pub fn validate(&self) -> Result<()> {
-        todo!()
+    /// The runtime-spec's key of the list, below `blockIO`.
+    pub fn spec_key(self) -> &'static str {
+        match self {
+            Throttle::ReadBps => "throttleReadBpsDevice",
+            Throttle::WriteBps => "throttleWriteBpsDevice",
+            Throttle::ReadIops => "throttleReadIOPSDevice",
+            Throttle::WriteIops => "throttleWriteIOPSDevice",
+        }
     }
 }
 
