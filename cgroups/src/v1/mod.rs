@@ -2,3 +2,6 @@
 
 pub(crate) mod stats;
 pub(crate) mod values;
+
+#[cfg(test)]
+pub(crate) mod test_cgroup;

@@ -8,9 +8,9 @@ use crate::{
     stats::{BlkioEntry, BlkioStats},
 };
 
-/// Who counts, in the order of preference: the schedulers (BFQ, CFQ) count what reached the
-/// disk, but only on disks that they schedule; throttling counts what was submitted. Kernels
-/// before 4.13 throttle without recursive figures.
+/// Who counts, the preferred first: the schedulers (BFQ, CFQ) count what reached the disk, but
+/// only on disks that they schedule; throttling counts what was submitted, on every disk.
+/// Older kernels throttle without recursive figures.
 const SERVICE_BYTES: [&str; 4] = [
     "blkio.bfq.io_service_bytes_recursive",
     "blkio.io_service_bytes_recursive",
@@ -27,21 +27,22 @@ const SERVICED: [&str; 4] = [
 /// Reads an own blkio cgroup.
 pub(super) fn read(dir: &Path) -> Result<BlkioStats> {
     Ok(BlkioStats {
-        service_bytes: first_with_entries(dir, &SERVICE_BYTES)?,
-        serviced: first_with_entries(dir, &SERVICED)?,
+        service_bytes: by_preference(dir, &SERVICE_BYTES)?,
+        serviced: by_preference(dir, &SERVICED)?,
     })
 }
 
-fn first_with_entries(dir: &Path, files: &[&str]) -> Result<Vec<BlkioEntry>> {
+/// Each disk's figures, from the first of `files` that has the disk.
+fn by_preference(dir: &Path, files: &[&str]) -> Result<Vec<BlkioEntry>> {
+    let mut entries: Vec<BlkioEntry> = Vec::new();
     for file in files {
         if let Some(content) = kernel_file::read_if_there(&dir.join(file))? {
-            let entries = parse(&content);
-            if !entries.is_empty() {
-                return Ok(entries);
-            }
+            let mut more = parse(&content);
+            more.retain(|entry| entries.iter().all(|known| known.device != entry.device));
+            entries.extend(more);
         }
     }
-    Ok(Vec::new())
+    Ok(entries)
 }
 
 /// Lines of `MAJOR:MINOR OPERATION FIGURE`. The last line, `Total FIGURE` over all devices,

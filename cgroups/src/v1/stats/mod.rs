@@ -2,6 +2,8 @@
 
 mod blkio;
 mod cpu;
+#[cfg(test)]
+mod kernel_tests;
 mod memory;
 mod pids;
 

@@ -165,12 +165,10 @@ fn invalid(field: String, reason: String) -> Error {
 pub(super) fn plan(wanted: &Blkio, present: &Present) -> Result<Vec<Change>> {
     check_rates(wanted)?;
     let mut changes = Vec::new();
-    changes.extend(weight(
-        "blockIO.weight",
-        wanted.weight,
-        present.weight,
-        &WEIGHTS,
-    )?);
+    let weight_change = weight("blockIO.weight", wanted.weight, present.weight, &WEIGHTS)?;
+    let device_weights = device_weights(wanted, present, weight_change.is_some())?;
+    changes.extend(weight_change.map(|change| restoring_device_weights(change, present)));
+    changes.extend(device_weights);
     changes.extend(weight(
         "blockIO.leafWeight",
         wanted.leaf_weight,
@@ -178,13 +176,6 @@ pub(super) fn plan(wanted: &Blkio, present: &Present) -> Result<Vec<Change>> {
         &LEAF_WEIGHTS,
     )?);
     for (device, weights) in &wanted.weight_device {
-        changes.extend(device_weight(
-            device_field("weightDevice", *device),
-            *device,
-            weights.weight,
-            present.device_weights.as_ref(),
-            &DEVICE_WEIGHTS,
-        )?);
         changes.extend(device_weight(
             device_field("weightDevice.leafWeight", *device),
             *device,
@@ -204,6 +195,49 @@ pub(super) fn plan(wanted: &Blkio, present: &Present) -> Result<Vec<Change>> {
         }
     }
     Ok(changes)
+}
+
+/// The weights by device to write. BFQ forgets all of them when the cgroup's own weight is
+/// written: with `weight_changes` those in force are written again.
+fn device_weights(wanted: &Blkio, present: &Present, weight_changes: bool) -> Result<Vec<Change>> {
+    let mut weights: BTreeMap<Device, u16> = wanted
+        .weight_device
+        .iter()
+        .filter_map(|(device, weights)| Some((*device, weights.weight?)))
+        .collect();
+    let mut present = present.device_weights.clone();
+    if weight_changes && let Some(present) = &mut present {
+        for (device, value) in std::mem::take(&mut present.values) {
+            if let Ok(value) = u16::try_from(value) {
+                weights.entry(device).or_insert(value);
+            }
+        }
+    }
+    let changes = weights.into_iter().map(|(device, weight)| {
+        device_weight(
+            device_field("weightDevice", device),
+            device,
+            Some(weight),
+            present.as_ref(),
+            &DEVICE_WEIGHTS,
+        )
+    });
+    Ok(changes
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// Taking the cgroup's own weight back makes BFQ forget those by device once more.
+fn restoring_device_weights(mut change: Change, present: &Present) -> Change {
+    for found in &present.device_weights {
+        let lines = found.values.iter();
+        change
+            .restore
+            .extend(lines.map(|(device, weight)| (found.file, format!("{device} {weight}"))));
+    }
+    change
 }
 
 fn weight(
@@ -411,9 +445,23 @@ mod tests {
             [
                 row("blkio.bfq.weight", "500", "100"),
                 row("blkio.bfq.weight_device", "8:0 200", "8:0 default"),
-                row("blkio.bfq.weight_device", "8:16 400", "8:16 300"),
+                row("blkio.bfq.weight_device", "8:16 400", "8:16 default"),
             ]
         );
+        let weight_alone = Blkio {
+            weight: Some(500),
+            ..Blkio::default()
+        };
+        assert_eq!(
+            written(&weight_alone, &bfq()),
+            [
+                row("blkio.bfq.weight", "500", "100"),
+                row("blkio.bfq.weight_device", "8:16 300", "8:16 default"),
+            ],
+            "BFQ forgets the weights by device"
+        );
+        let restore = &plan(&weight_alone, &bfq()).unwrap()[0].restore;
+        assert_eq!(restore[1], (DEVICE_WEIGHTS[1], "8:16 300".to_string()));
         let same = Blkio {
             weight: Some(100),
             weight_device: [(other, weight(300))].into(),

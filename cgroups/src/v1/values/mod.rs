@@ -6,6 +6,8 @@
 mod blkio;
 mod cpu;
 mod cpuset;
+#[cfg(test)]
+mod kernel_tests;
 mod memory;
 mod pids;
 mod seed;
