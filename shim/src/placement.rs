@@ -11,6 +11,7 @@ use lazy_cgroups::{
     membership::Membership,
     resources::Resources,
     stats::Stats,
+    topology::HierarchyKey,
 };
 
 use self::observer::ShimObserver;
@@ -146,6 +147,7 @@ impl Placement {
     /// After the runtime's `create`: checks the membership of `pid`, settles values, and
     /// records `pid`. An error means that the container must not start.
     pub fn created(&mut self, pid: i32) -> Result<()> {
+        self.enter_unified(pid)?;
         self.container.check(pid)?;
         self.container.settle()?;
         self.record.init_pid = Some(pid);
@@ -178,7 +180,7 @@ impl Placement {
         for warning in &updated.warnings {
             log::warn!("update of {}: {warning}", self.record.id);
         }
-        let names = |keys: &[lazy_cgroups::topology::HierarchyKey]| {
+        let names = |keys: &[HierarchyKey]| {
             let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
             names.join(" ")
         };
@@ -216,6 +218,21 @@ impl Placement {
     /// Where the record is.
     pub fn record_path(&self) -> PathBuf {
         self.records.path(&self.record.namespace, &self.record.id)
+    }
+
+    /// Takes the first process into its cgroup in the v2 tree of a hybrid host, if it has one
+    /// there: the runtime does not see that tree in its view.
+    fn enter_unified(&mut self, pid: i32) -> Result<()> {
+        let state = self.container.state();
+        if state.traits.host_view || !state.plan.is_own(&HierarchyKey::unified()) {
+            return Ok(());
+        }
+        self.container.repair(pid)?;
+        let mut own = state.paths.clone();
+        own.retain(|hierarchy, _| state.plan.is_own(hierarchy));
+        let topology = &self.container.host().topology;
+        self.untold = !observer::tell(&self.record, topology, &own);
+        Ok(())
     }
 
     /// The view of what is own now; none for a container that is to see the host's

@@ -21,7 +21,7 @@ use std::{
 use lazy_cgroups::{
     container::Host,
     plan::Plan,
-    topology::{Hierarchy, Layout, Topology},
+    topology::{Hierarchy, HierarchyKind, Layout, Topology},
 };
 
 use self::call::Call;
@@ -43,7 +43,10 @@ pub struct View {
 }
 
 impl View {
-    /// The view that shows the hierarchies that are own in `plan` and no others.
+    /// The view that shows the v1 hierarchies that are own in `plan` and no others.
+    ///
+    /// Never the v2 tree of a hybrid host, not even if it is own: crun refuses to work where it
+    /// sees one that has controllers.
     ///
     /// # Errors
     ///
@@ -65,7 +68,7 @@ impl View {
             Call::Tmpfs { on: c(STAGE)? },
         ];
         for hierarchy in &host.topology.hierarchies {
-            if plan.is_own(&hierarchy.key) {
+            if hierarchy.kind != HierarchyKind::V2 && plan.is_own(&hierarchy.key) {
                 show(hierarchy, parent, &mut calls)?;
             }
         }

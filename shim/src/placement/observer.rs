@@ -29,27 +29,32 @@ impl Observer for ShimObserver<'_> {
         self.records.write(self.record).map_err(io::Error::other)
     }
 
-    /// Never fails: a runtime that cannot be told is worked around by starting execs where
-    /// the container is.
     fn tell_runtime(&mut self, paths: &BTreeMap<HierarchyKey, PathBuf>) -> io::Result<()> {
-        let state_file = self
-            .record
-            .runtime_root
-            .join(&self.record.id)
-            .join("state.json");
-        match runc_state::set_cgroup_paths(&state_file, &runc_paths(self.topology, paths)) {
-            Ok(_) => *self.untold = false,
-            Err(error) => {
-                log::warn!("{error}; execs in {} start in its cgroups", self.record.id);
-                *self.untold = true;
-            }
-        }
+        *self.untold = !tell(self.record, self.topology, paths);
         Ok(())
     }
 
     #[cfg(feature = "faults")]
     fn before(&mut self, step: Step) -> io::Result<()> {
         crate::faults::strike(step)
+    }
+}
+
+/// Tells runc that the container is at `paths`. Whether it knows now is the answer and not a
+/// result, because one that cannot be told is worked around: execs start where the container
+/// is. crun has nothing to be told.
+pub(super) fn tell(
+    record: &Record,
+    topology: &Topology,
+    paths: &BTreeMap<HierarchyKey, PathBuf>,
+) -> bool {
+    let state_file = record.runtime_root.join(&record.id).join("state.json");
+    match runc_state::set_cgroup_paths(&state_file, &runc_paths(topology, paths)) {
+        Ok(_) => true,
+        Err(error) => {
+            log::warn!("{error}; execs in {} start in its cgroups", record.id);
+            false
+        }
     }
 }
 
