@@ -1,22 +1,34 @@
 //! One container's cgroups: made, entered, checked, changed, removed.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use crate::{
+    ancestors,
     cgroups_path::CgroupsPath,
     entry::Entry,
-    error::Result,
+    error::{Error, Result},
     membership::Membership,
+    plan::{PlanInput, plan},
     policy::{Policy, Traits},
     resources::Resources,
     state::State,
     stats::Stats,
     step::Step,
-    topology::{HierarchyKey, Topology},
+    topology::{HierarchyKey, HierarchyKind, Layout, Topology},
+    v1::{
+        self,
+        cgroup::{self, Cgroup},
+        change, check, directory,
+        freezer::Freezer,
+        listing, mark,
+        migrate::{Migration, Tracked},
+        requirements, values,
+    },
 };
 
 /// The host as this library sees it: its hierarchies and where its processes are listed.
@@ -62,7 +74,8 @@ pub trait Observer {
     fn persist(&mut self, state: &State) -> io::Result<()>;
 
     /// Tells the runtime that the container now has its cgroup at these paths and in no
-    /// other hierarchies. Called before the processes move, and again to take it back.
+    /// other hierarchies. Called before the processes move, and again to take it back. An
+    /// error means that the runtime knows what it knew before.
     fn tell_runtime(&mut self, paths: &BTreeMap<HierarchyKey, PathBuf>) -> io::Result<()>;
 
     /// Called before each step; an error fails the step, which undoes what was done.
@@ -95,9 +108,37 @@ pub struct Container {
 impl Container {
     /// Plans a container; touches nothing. `caller` is the membership that a relative
     /// cgroupsPath is relative to.
+    ///
+    /// Fails if the resources are invalid, or limit what this host cannot limit.
     pub fn plan(host: Host, wanted: Wanted, caller: &Membership) -> Result<Container> {
-        let _ = (host, wanted, caller);
-        todo!()
+        let topology = &host.topology;
+        if topology.layout() == Layout::Unified {
+            return Err(Error::Unsupported(
+                "cgroup v2-only hosts are not supported yet: lazy cgroups need cgroup v1 \
+                 hierarchies (a legacy or hybrid layout)"
+                    .to_string(),
+            ));
+        }
+        wanted.resources.validate()?;
+        requirements::check(&wanted.resources, topology)?;
+        let paths = wanted.cgroups_path.resolve(topology, caller)?;
+        let ancestors = ancestors::settings(topology, &paths)?;
+        let plan = plan(PlanInput {
+            topology,
+            ancestors: &ancestors,
+            resources: &wanted.resources,
+            policy: &wanted.policy,
+            traits: wanted.traits,
+        });
+        let state = State {
+            paths,
+            policy: wanted.policy,
+            traits: wanted.traits,
+            resources: wanted.resources,
+            plan,
+            pending: BTreeSet::new(),
+        };
+        Ok(Container { host, state })
     }
 
     /// A container as it was remembered.
@@ -118,61 +159,90 @@ impl Container {
     /// Makes and marks the planned directories, and seeds them. On failure what was made is
     /// removed. Fails if one exists already and holds processes or another's mark.
     pub fn make(&self) -> Result<()> {
-        todo!()
+        let mut made = Vec::new();
+        let result = self.own()?.iter().try_for_each(|cgroup| {
+            let leftover = self.state.pending.contains(&cgroup.key);
+            made.push(directory::make(cgroup, leftover)?);
+            directory::seed(cgroup)
+        });
+        let Err(error) = result else { return Ok(()) };
+        let undone = made.iter().rev().map(directory::Made::undo);
+        match undone.fold(Ok(()), Result::and) {
+            Ok(()) => Err(error),
+            Err(undo) => Err(Error::Undo {
+                source: Box::new(error),
+                undo: Box::new(undo),
+            }),
+        }
     }
 
     /// What a child needs to be in the planned cgroups' surroundings before it execs the
     /// runtime for `create`: it enters the root of each hierarchy that is not own, and
     /// nothing else.
     pub fn entry_for_runtime(&self) -> Result<Entry> {
-        todo!()
+        self.entry(|_| None)
     }
 
     /// What a child needs to be where the container's processes are: own where own, else the
     /// root. For a `runc exec` that cannot be told of late cgroups.
     pub fn entry_for_exec(&self) -> Result<Entry> {
-        todo!()
+        self.entry(|cgroup| Some((&cgroup.dir, &cgroup.path)))
     }
 
     /// Compares the membership of the container's first process with the plan.
     pub fn check(&self, pid: i32) -> Result<()> {
-        let _ = pid;
-        todo!()
+        let membership = self.host.membership(pid)?;
+        check::check(&self.cgroups(), &self.state.plan, pid, &membership)
     }
 
     /// Reads back what the runtime wrote into the own cgroups and writes what differs.
     pub fn settle(&self) -> Result<()> {
-        todo!()
+        let dirs = cgroup::dirs(&self.own()?);
+        let controllers = dirs.keys().copied().collect();
+        // What was written stays: it is what the container asks for.
+        values::apply(&self.state.resources, &dirs, &controllers).map(drop)
     }
 
     /// Moves `pid` (a process of an exec) to where the container is, wherever it is not.
     /// Tells whether anything had to be moved. A process that is gone is no error.
     pub fn repair(&self, pid: i32) -> Result<bool> {
-        let _ = pid;
-        todo!()
+        let Some(membership) = v1::process::membership(&self.host.proc_root, &pid.to_string())?
+        else {
+            return Ok(false);
+        };
+        let cgroups = self.cgroups();
+        let ways = check::misplaced(&cgroups, &self.state.plan, &membership);
+        for (cgroup, way) in &ways {
+            Migration::move_one(&self.host.proc_root, cgroup, *way, pid, &membership)?;
+        }
+        Ok(!ways.is_empty())
     }
 
     /// Applies an update: validates all of it, joins what is newly limited, writes values,
     /// leaves what is no longer limited. A failure undoes everything.
     pub fn update(&mut self, update: &Resources, observer: &mut dyn Observer) -> Result<Updated> {
-        let _ = (update, observer);
-        todo!()
+        change::update(self, update, observer)
     }
 
     /// The container's processes: the union of the tracking hierarchies, recursively, sorted.
     pub fn processes(&self) -> Result<Vec<i32>> {
-        todo!()
+        let tracked = Tracked::new(&self.host.proc_root, &self.own()?);
+        Ok(tracked.processes()?.into_iter().collect())
     }
 
     /// The processes in the container's own cgroup in `hierarchy`, recursively, sorted.
     pub fn processes_in(&self, hierarchy: &HierarchyKey) -> Result<Vec<i32>> {
-        let _ = hierarchy;
-        todo!()
+        let mut processes = BTreeSet::new();
+        for cgroup in self.cgroups_of(&[hierarchy.clone()].into())? {
+            processes.extend(listing::processes(&cgroup.dir)?);
+        }
+        Ok(processes.into_iter().collect())
     }
 
     /// The container's figures.
     pub fn stats(&self) -> Result<Stats> {
-        todo!()
+        let own = cgroup::dirs(&self.own()?);
+        v1::stats::stats(&self.host.proc_root, &own, &self.processes()?)
     }
 
     /// Thaws the container if it is frozen (a crash may have left it so) and removes every
@@ -180,6 +250,80 @@ impl Container {
     /// container made below. Tolerates what is gone already. Processes still below are an
     /// error: they are the runtime's to kill.
     pub fn remove(&self) -> Result<()> {
-        todo!()
+        let mut marked = Vec::new();
+        for cgroup in self.cgroups() {
+            if mark::is_set(&cgroup.dir)? {
+                marked.push(cgroup);
+            }
+        }
+        let tracked = Tracked::new(&self.host.proc_root, &marked);
+        if let Some(cgroup) = tracked.freezer() {
+            Freezer::new(&cgroup.dir).thaw()?;
+        }
+        let deadline = Instant::now() + directory::REMOVE_WITHIN;
+        let mut result = Ok(());
+        for cgroup in &marked {
+            // One that stays does not keep the others.
+            if let Err(error) = directory::remove(&cgroup.dir, deadline) {
+                log::warn!("{error}");
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    /// Opens the cgroups that a child enters: where the container is own, what `own` says of
+    /// it (directory and path), if anything, else the root.
+    fn entry(&self, own: impl Fn(&Cgroup) -> Option<(&PathBuf, &PathBuf)>) -> Result<Entry> {
+        let here = Membership::read(&self.host.proc_root, "thread-self")?;
+        let mut files = Vec::new();
+        for cgroup in &self.cgroups() {
+            let target = if self.state.plan.is_own(&cgroup.key) {
+                own(cgroup)
+            } else {
+                Some((&cgroup.root_dir, &cgroup.root_path))
+            };
+            let Some((dir, path)) = target else { continue };
+            // The v2 tree has no cheap way in: being there already saves some milliseconds.
+            let is_there = here.paths.get(&cgroup.key) == Some(path);
+            if !(cgroup.kind == HierarchyKind::V2 && is_there) {
+                files.push(dir.join(cgroup::entry_file(cgroup.kind)));
+            }
+        }
+        Entry::open(files)
+    }
+
+    /// The container's cgroup in each hierarchy, joined or not.
+    pub(crate) fn cgroups(&self) -> Vec<Cgroup> {
+        self.host
+            .topology
+            .hierarchies
+            .iter()
+            .filter_map(|hierarchy| {
+                let path = self.state.paths.get(&hierarchy.key)?;
+                Some(Cgroup::new(hierarchy, path))
+            })
+            .collect()
+    }
+
+    /// The container's own cgroups.
+    pub(crate) fn own(&self) -> Result<Vec<Cgroup>> {
+        self.cgroups_of(&self.state.plan.own().cloned().collect())
+    }
+
+    /// The container's cgroups in these hierarchies. One that the host or the state does not
+    /// know is an error: nothing is to be left out in silence.
+    pub(crate) fn cgroups_of(&self, keys: &BTreeSet<HierarchyKey>) -> Result<Vec<Cgroup>> {
+        let cgroups = self.cgroups();
+        keys.iter()
+            .map(|key| {
+                let known = cgroups.iter().find(|cgroup| cgroup.key == *key).cloned();
+                known.ok_or_else(|| {
+                    Error::Unsupported(format!(
+                        "hierarchy {key} is not mounted, or was not when the container was made"
+                    ))
+                })
+            })
+            .collect()
     }
 }

@@ -69,6 +69,15 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The container's cgroup exists already and cannot be taken over.
+    #[error("cgroup {path} exists already and {what}", path = path.display())]
+    Occupied {
+        /// The cgroup's directory.
+        path: PathBuf,
+        /// What shows that it is another's.
+        what: String,
+    },
+
     /// The path of the cgroup in config.json cannot be used.
     #[error("linux.cgroupsPath {path:?}: {reason}")]
     CgroupsPath {
@@ -93,6 +102,15 @@ pub enum Error {
         actual: String,
         /// Where it should be.
         planned: String,
+    },
+
+    /// The caller's part in an update failed ([`crate::container::Observer`]).
+    #[error("{operation}: {source}")]
+    Observer {
+        /// What the caller was to do.
+        operation: &'static str,
+        /// What it answered.
+        source: io::Error,
     },
 
     /// A step of a join or leave failed; all that it did was undone.
@@ -147,7 +165,9 @@ impl Error {
     /// The errno below this error, where there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
-            Error::Io { source, .. } | Error::Refused { source, .. } => source.raw_os_error(),
+            Error::Io { source, .. }
+            | Error::Refused { source, .. }
+            | Error::Observer { source, .. } => source.raw_os_error(),
             Error::Step { source, .. } | Error::Undo { source, .. } => source.raw_os_error(),
             _ => None,
         }

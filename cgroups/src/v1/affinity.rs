@@ -1,0 +1,207 @@
+//! The processors that a thread asked for, kept over a move into or out of a cpuset.
+//!
+//! A move cuts a thread's affinity to the new cpuset. Kernels before 6.2 also forget what the
+//! thread had asked for (`sched_setaffinity(2)`): it gets all of the new cpuset, and gets all
+//! of the old one when it is moved back. Later kernels remember, and what they decide is left
+//! alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use nix::{
+    errno::Errno,
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
+
+use crate::{
+    error::{Error, Result},
+    v1::process,
+};
+
+/// Numbers of processors.
+pub(crate) type Cpus = BTreeSet<usize>;
+
+/// The affinity of threads, by thread id.
+pub(crate) type Saved = BTreeMap<i32, Cpus>;
+
+/// The affinity of each thread of the process.
+pub(crate) fn of_threads(proc_root: &Path, pid: i32) -> Result<Saved> {
+    let mut saved = Saved::new();
+    for tid in process::threads(proc_root, pid)? {
+        if let Some(cpus) = get(tid)? {
+            saved.insert(tid, cpus);
+        }
+    }
+    Ok(saved)
+}
+
+/// The processors of the cpuset cgroup at `dir`.
+pub(crate) fn of_cpuset(dir: &Path) -> Result<Cpus> {
+    // `cpuset.cpus` may name processors that are offline; older kernels have only that.
+    let effective = dir.join("cpuset.effective_cpus");
+    let file = if effective.exists() {
+        effective
+    } else {
+        dir.join("cpuset.cpus")
+    };
+    let content = fs::read_to_string(&file).map_err(Error::io("read", &file))?;
+    parse(content.trim()).ok_or_else(|| Error::Malformed {
+        path: file,
+        what: format!("{:?} is not a list of processors", content.trim()),
+    })
+}
+
+/// After threads were moved from a cpuset with the processors `from` into one with `to`:
+/// gives back to each what it had asked for, where the kernel forgot it.
+pub(crate) fn keep(saved: &Saved, from: &Cpus, to: &Cpus) -> Result<()> {
+    for (&tid, before) in saved {
+        let Some(after) = get(tid)? else { continue };
+        if let Some(wanted) = forgotten(before, &after, from, to) {
+            set(tid, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives each thread exactly what it had.
+pub(crate) fn restore(saved: &Saved) -> Result<()> {
+    for (&tid, before) in saved {
+        if get(tid)?.is_some_and(|now| now != *before) {
+            set(tid, before)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the thread must be given, if the kernel forgot that it had asked for less than all.
+fn forgotten(before: &Cpus, after: &Cpus, from: &Cpus, to: &Cpus) -> Option<Cpus> {
+    let asked = before.len() < from.len();
+    let wanted: Cpus = before & to;
+    (asked && after == to && wanted != *to && !wanted.is_empty()).then_some(wanted)
+}
+
+/// None if the thread is gone, or its processors cannot be told.
+fn get(tid: i32) -> Result<Option<Cpus>> {
+    match sched_getaffinity(Pid::from_raw(tid)) {
+        Ok(set) => Ok(Some(
+            (0..CpuSet::count())
+                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+                .collect(),
+        )),
+        Err(Errno::ESRCH) => Ok(None),
+        // More processors than this interface can tell. Such hosts have recent kernels, which
+        // remember by themselves.
+        Err(Errno::EINVAL) => {
+            log::debug!("the affinity of thread {tid} is too long to be kept");
+            Ok(None)
+        }
+        Err(errno) => Err(error("read the affinity of", tid, errno)),
+    }
+}
+
+fn set(tid: i32, cpus: &Cpus) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu)
+            .map_err(|errno| error("set the affinity of", tid, errno))?;
+    }
+    match sched_setaffinity(Pid::from_raw(tid), &set) {
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        // Its cpuset has none of them (any more): what the kernel chose is the best there is.
+        Err(Errno::EINVAL) => {
+            log::warn!("thread {tid} cannot have its processors {cpus:?} back");
+            Ok(())
+        }
+        Err(errno) => Err(error("set the affinity of", tid, errno)),
+    }
+}
+
+fn error(operation: &str, tid: i32, errno: Errno) -> Error {
+    Error::io(operation, format!("thread {tid}"))(errno.into())
+}
+
+/// Parses the kernel's list format: `0-3,8`; empty is none.
+fn parse(list: &str) -> Option<Cpus> {
+    let mut cpus = Cpus::new();
+    for range in list.split(',').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        for (list, expected) in [
+            ("", Some(vec![])),
+            ("0", Some(vec![0])),
+            ("0-2,5", Some(vec![0, 1, 2, 5])),
+            ("a", None),
+            ("0-", None),
+        ] {
+            assert_eq!(parse(list), expected.map(Cpus::from_iter), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_kernel_forgot_is_given_back() {
+        let cpus = |list| parse(list).unwrap();
+        for (before, after, from, to, expected, why) in [
+            ("0-3", "0-1", "0-3", "0-1", None, "had asked for nothing"),
+            ("0", "0-1", "0-3", "0-1", Some("0"), "erased"),
+            ("0", "0", "0-3", "0-1", None, "remembered"),
+            ("3", "0-1", "0-3", "0-1", None, "nothing is left of it"),
+            ("0-2", "0-1", "0-3", "0-1", None, "all of what is left"),
+            (
+                "0-1",
+                "0-3",
+                "0-1",
+                "0-3",
+                None,
+                "leaving: had all there was",
+            ),
+            ("0", "0-3", "0-1", "0-3", Some("0"), "leaving: erased"),
+            (
+                "0",
+                "0,2",
+                "0-1",
+                "0-3",
+                None,
+                "leaving: the kernel knows more",
+            ),
+            (
+                "0",
+                "0-1",
+                "0-1",
+                "0-1",
+                Some("0"),
+                "an identical set erased it",
+            ),
+        ] {
+            assert_eq!(
+                forgotten(&cpus(before), &cpus(after), &cpus(from), &cpus(to)),
+                expected.map(cpus),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn this_thread_has_processors() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let saved = of_threads(Path::new("/proc"), pid).unwrap();
+        assert!(saved.values().all(|cpus| !cpus.is_empty()));
+        restore(&saved).unwrap();
+        assert!(of_threads(Path::new("/proc"), i32::MAX).unwrap().is_empty());
+    }
+}
