@@ -112,6 +112,11 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// What it runs; `sleep` for an hour if not told.
     pub fn command(mut self, command: &[&str]) -> Self {
         self.command = command.iter().map(|word| word.to_string()).collect();
@@ -274,7 +279,17 @@ pub struct Container<'a> {
     pid: i32,
 }
 
-impl Container<'_> {
+impl<'a> Container<'a> {
+    /// One that was started before `daemon` was started again: `pid` is its init.
+    pub fn find(daemon: &'a Daemon, id: &str, pid: i32) -> Container<'a> {
+        Container {
+            daemon,
+            id: id.to_string(),
+            runtime: Runtime::under_test(),
+            pid,
+        }
+    }
+
     /// Its id.
     pub fn id(&self) -> &str {
         &self.id

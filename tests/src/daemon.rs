@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fmt,
     fs::{self, File},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -34,7 +35,6 @@ enum Shims {
 
 /// A running containerd with its own folders, socket and namespace. Dropping it removes all
 /// that it and its containers have made, also when the test panics.
-#[derive(Debug)]
 pub struct Daemon {
     folder: PathBuf,
     namespace: String,
@@ -120,13 +120,12 @@ impl Daemon {
             .append(true)
             .open(self.log_file())
             .expect("open containerd's log");
-        let child = Command::new("containerd")
+        let mut command = Command::new("containerd");
+        self.set_environment(&mut command);
+        let child = command
             .arg("--config")
             .arg(self.folder.join("config.toml"))
             .args(["--log-level", "debug"])
-            .env("PATH", &self.path)
-            .env(MARK, &self.folder)
-            .env("LAZYCG_FAULTS", self.faults_file())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("share the log"))
             .stderr(log)
@@ -226,9 +225,12 @@ impl Daemon {
         self.folder.join("faults")
     }
 
-    /// The PATH that containerd and its shims have.
-    pub fn path_variable(&self) -> &OsString {
-        &self.path
+    /// Gives `command` the environment that containerd and its shims have here.
+    pub fn set_environment(&self, command: &mut Command) {
+        command
+            .env("PATH", &self.path)
+            .env(MARK, &self.folder)
+            .env("LAZYCG_FAULTS", self.faults_file());
     }
 
     fn log_file(&self) -> PathBuf {
@@ -252,6 +254,12 @@ impl Daemon {
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         self.leftovers.assert_none();
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Daemon").field(&self.namespace).finish()
     }
 }
 

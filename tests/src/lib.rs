@@ -4,7 +4,8 @@
 //! - [`daemon`]: a containerd of the test's own, and [`leftovers`], what it must not leave;
 //! - [`image`], [`container`], [`spec`]: containers, from an image or from a config.json;
 //! - [`cgroup`], [`process`]: where processes are, and what the host's cgroups hold;
-//! - [`events`], [`task_client`]: containerd's events, and the shim's own socket;
+//! - [`events`], [`task_client`], [`shim_by_hand`]: containerd's events, the shim's own
+//!   socket, and a shim that the test starts itself;
 //! - [`command`], [`wait`], [`pty`], [`programs`]: running programs with deadlines.
 //!
 //! A failed expectation of these modules is a failed test: they panic with what they saw.
@@ -19,6 +20,7 @@ pub mod leftovers;
 pub mod process;
 pub mod programs;
 pub mod pty;
+pub mod shim_by_hand;
 pub mod spec;
 pub mod task_client;
 pub mod wait;
