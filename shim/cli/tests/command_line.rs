@@ -160,9 +160,9 @@ fn a_plan_shows_each_hierarchy_and_takes_options_and_annotations() {
     let options = folder.write("options.toml", "always = []\n");
     let output = plan(&[&config, "--json", "--runtime-options", &options]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let planned: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        plan["id"],
+        planned["id"],
         folder.0.file_name().unwrap().to_string_lossy().as_ref()
     );
     for (hierarchy, reason) in [
@@ -172,7 +172,7 @@ fn a_plan_shows_each_hierarchy_and_takes_options_and_annotations() {
         ("blkio", Some("eager")),
         ("pids", None),
     ] {
-        let place = place(&plan, hierarchy);
+        let place = place(&planned, hierarchy);
         let own = reason.is_some();
         assert_eq!(place["place"], if own { "own" } else { "root" }, "{place}");
         assert_eq!(place["reasons"][0]["reason"].as_str(), reason, "{place}");
