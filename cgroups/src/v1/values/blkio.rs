@@ -85,7 +85,7 @@ impl Present {
         let throttles = self
             .throttle
             .iter()
-            .map(|(which, found)| (throttle_field(*which), Some(found)));
+            .map(|(which, found)| (which.spec_key(), Some(found)));
         let weights = [
             ("weightDevice", self.device_weights.as_ref()),
             ("weightDevice.leafWeight", self.leaf_device_weights.as_ref()),
@@ -105,15 +105,6 @@ fn throttle_file(which: Throttle) -> &'static str {
         Throttle::WriteBps => "blkio.throttle.write_bps_device",
         Throttle::ReadIops => "blkio.throttle.read_iops_device",
         Throttle::WriteIops => "blkio.throttle.write_iops_device",
-    }
-}
-
-fn throttle_field(which: Throttle) -> &'static str {
-    match which {
-        Throttle::ReadBps => "throttleReadBpsDevice",
-        Throttle::WriteBps => "throttleWriteBpsDevice",
-        Throttle::ReadIops => "throttleReadIOPSDevice",
-        Throttle::WriteIops => "throttleWriteIOPSDevice",
     }
 }
 
@@ -233,9 +224,9 @@ fn device_weights(wanted: &Blkio, present: &Present, weight_changes: bool) -> Re
 fn restoring_device_weights(mut change: Change, present: &Present) -> Change {
     for found in &present.device_weights {
         let lines = found.values.iter();
-        change
-            .restore
-            .extend(lines.map(|(device, weight)| (found.file, format!("{device} {weight}"))));
+        change.restore.extend(
+            lines.map(|(device, weight)| (found.file.to_string(), format!("{device} {weight}"))),
+        );
     }
     change
 }
@@ -276,7 +267,7 @@ fn device_weight(
     Ok(Some(
         Change::new(
             field,
-            file,
+            *file,
             format!("{device} {old}"),
             format!("{device} {wanted}"),
         )
@@ -290,7 +281,7 @@ fn throttle(
     rate: Limit,
     present: Option<&ByDevice>,
 ) -> Result<Option<Change>> {
-    let field = device_field(throttle_field(which), device);
+    let field = device_field(which.spec_key(), device);
     // The kernel takes 0 as "no limit", and then does not show the device.
     let wanted = match rate {
         Limit::Max => 0,
@@ -307,7 +298,7 @@ fn throttle(
     Ok((old != wanted).then(|| {
         Change::new(
             field,
-            file,
+            *file,
             format!("{device} {old}"),
             format!("{device} {wanted}"),
         )
@@ -336,7 +327,7 @@ fn check_rates(wanted: &Blkio) -> Result<()> {
                 && *rate > u64::from(u32::MAX)
             {
                 return Err(invalid(
-                    device_field(throttle_field(*which), *device),
+                    device_field(which.spec_key(), *device),
                     format!("{rate} is more than the kernel takes, {}", u32::MAX),
                 ));
             }
@@ -361,7 +352,7 @@ pub(super) fn check(wanted: &Blkio, sysfs: &Path) -> Result<()> {
     let throttles = wanted
         .throttle
         .iter()
-        .flat_map(|(which, rates)| rates.keys().map(|device| (throttle_field(*which), device)));
+        .flat_map(|(which, rates)| rates.keys().map(|device| (which.spec_key(), device)));
     for (name, device) in weights.chain(throttles) {
         let entry = numbers.join(device.to_string());
         let why = if !entry.exists() {
@@ -416,7 +407,7 @@ mod tests {
     }
 
     /// File, value and what restores it.
-    fn written(wanted: &Blkio, present: &Present) -> Vec<(&'static str, String, String)> {
+    fn written(wanted: &Blkio, present: &Present) -> Vec<(String, String, String)> {
         plan(wanted, present)
             .unwrap()
             .into_iter()
@@ -424,8 +415,8 @@ mod tests {
             .collect()
     }
 
-    fn row(file: &'static str, value: &str, old: &str) -> (&'static str, String, String) {
-        (file, value.to_string(), old.to_string())
+    fn row(file: &str, value: &str, old: &str) -> (String, String, String) {
+        (file.to_string(), value.to_string(), old.to_string())
     }
 
     #[test]
@@ -461,7 +452,10 @@ mod tests {
             "BFQ forgets the weights by device"
         );
         let restore = &plan(&weight_alone, &bfq()).unwrap()[0].restore;
-        assert_eq!(restore[1], (DEVICE_WEIGHTS[1], "8:16 300".to_string()));
+        assert_eq!(
+            restore[1],
+            (DEVICE_WEIGHTS[1].to_string(), "8:16 300".to_string())
+        );
         let same = Blkio {
             weight: Some(100),
             weight_device: [(other, weight(300))].into(),

@@ -146,7 +146,7 @@ fn weight(wanted: &Cpu, present: &Present) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     if let Some(mut idle) = idle {
         if let Some(shares) = present.shares.filter(|_| idle_after) {
-            idle.restore.push((SHARES, shares.to_string()));
+            idle.restore.push((SHARES.to_string(), shares.to_string()));
         }
         changes.push(idle);
     }
@@ -298,7 +298,8 @@ mod tests {
         let changes = plan(&wanted(None, Some(1)), &busy).unwrap();
         assert_eq!(
             changes[0].restore,
-            [(IDLE, "0".to_string()), (SHARES, "512".to_string())]
+            [(IDLE, "0"), (SHARES, "512")]
+                .map(|(file, value)| (file.to_string(), value.to_string()))
         );
         assert_eq!(written(&wanted(Some(512), Some(1)), &busy), ["idle 1"]);
         assert_eq!(

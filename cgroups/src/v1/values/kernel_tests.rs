@@ -434,7 +434,7 @@ fn a_bad_field_beside_good_ones_changes_nothing() {
     for (wanted, start) in [
         (
             with(&|w| w.cpuset.cpus = Some("0,99".into())),
-            "cpu.cpus: cpu 99",
+            "cpu.cpus: \"0,99\" is more than",
         ),
         (
             with(&|w| w.cpu.period = Some(5_000_000)),

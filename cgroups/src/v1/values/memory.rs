@@ -164,11 +164,11 @@ pub(super) fn plan(wanted: &Memory, present: &Present) -> Result<Vec<Change>> {
     let limit_change = wanted
         .limit
         .and_then(|limit| change("memory.limit", LIMIT, limit, present.limit))
-        .map(|change| change.refusal(Refusal::Usage(USAGE)));
+        .map(|change| change.refusal(Refusal::Usage(USAGE.to_string())));
     let swap_change = swap
         .zip(present.swap)
         .and_then(|(limit, (old, _))| change("memory.swap", SWAP_LIMIT, limit, old))
-        .map(|change| change.refusal(Refusal::Usage(SWAP_USAGE)));
+        .map(|change| change.refusal(Refusal::Usage(SWAP_USAGE.to_string())));
     let swap_first = match (wanted.limit, present.swap) {
         (Some(limit), Some((old, _))) => bytes(round(limit)) > bytes(old),
         _ => false,

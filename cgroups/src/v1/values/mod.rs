@@ -6,10 +6,13 @@
 mod blkio;
 mod cpu;
 mod cpuset;
+mod hugetlb;
 #[cfg(test)]
 mod kernel_tests;
 mod memory;
+mod network;
 mod pids;
+mod rdma;
 mod seed;
 mod write;
 
@@ -26,7 +29,7 @@ use crate::{
     controller::Controller,
     error::{Error, Result},
     resources::Resources,
-    topology::{HierarchyKind, Topology},
+    topology::Topology,
 };
 
 /// The directories of a container's cgroups by controller.
@@ -45,15 +48,6 @@ pub(crate) fn check(
     joining: &BTreeSet<Controller>,
     topology: &Topology,
 ) -> Result<()> {
-    if let Some(key) = update.unified.keys().next() {
-        return Err(Error::InvalidResource {
-            field: "unified".to_string(),
-            reason: format!("{key:?} is a file of cgroup v2, which this host does not use"),
-        });
-    }
-    for controller in update.constrained() {
-        check_hierarchy(controller, topology)?;
-    }
     for (controller, dir) in dirs {
         plan(*controller, update, dir)?;
         check_host(*controller, update)?;
@@ -90,19 +84,6 @@ fn check_fresh(controller: Controller, wanted: &Resources, root: &Path) -> Resul
         )
         .map(drop),
         _ => Ok(()),
-    }
-}
-
-/// Whether the host has a hierarchy in which `controller` can be limited.
-fn check_hierarchy(controller: Controller, topology: &Topology) -> Result<()> {
-    match topology.of(controller).map(|hierarchy| hierarchy.kind) {
-        Some(HierarchyKind::V1 | HierarchyKind::Named) => Ok(()),
-        Some(HierarchyKind::V2) => Err(Error::Unsupported(format!(
-            "{controller} is bound to the cgroup v2 tree, where values cannot be changed yet"
-        ))),
-        None => Err(Error::Unsupported(format!(
-            "this host has no {controller} controller"
-        ))),
     }
 }
 
@@ -149,7 +130,22 @@ fn plan(controller: Controller, wanted: &Resources, dir: &Path) -> Result<Vec<Ch
         ),
         Controller::Pids => pids::plan(wanted.pids, pids::read(dir)?),
         Controller::Blkio => blkio::plan(&wanted.blkio, &blkio::Present::read(dir)?),
-        _ => Ok(Vec::new()),
+        Controller::Hugetlb => hugetlb::plan(&wanted.hugetlb, &hugetlb::read(dir)?),
+        Controller::NetCls => Ok(network::plan_class(
+            &wanted.network,
+            network::read_class(dir)?,
+        )),
+        Controller::NetPrio => {
+            network::plan_priorities(&wanted.network, &network::read_priorities(dir)?)
+        }
+        Controller::Rdma => rdma::plan(&wanted.rdma, &rdma::read(dir)?),
+        // Nothing of the runtime-spec's resources is theirs, or (devices) it is the
+        // runtime's.
+        Controller::Devices
+        | Controller::Cpuacct
+        | Controller::Freezer
+        | Controller::PerfEvent
+        | Controller::Misc => Ok(Vec::new()),
     }
 }
 
@@ -166,6 +162,12 @@ pub(crate) fn in_force(controller: Controller, dir: &Path) -> Result<Vec<(String
         }
         Controller::Pids => Ok(pids::in_force(pids::read(dir)?)),
         Controller::Blkio => Ok(blkio::Present::read(dir)?.in_force()),
+        Controller::Hugetlb => Ok(hugetlb::in_force(&hugetlb::read(dir)?)),
+        Controller::NetCls => Ok(network::class_in_force(network::read_class(dir)?)),
+        Controller::NetPrio => Ok(network::priorities_in_force(&network::read_priorities(
+            dir,
+        )?)),
+        Controller::Rdma => Ok(rdma::in_force(&rdma::read(dir)?)),
         _ => Ok(Vec::new()),
     }
 }

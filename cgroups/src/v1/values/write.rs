@@ -17,11 +17,11 @@ pub(super) struct Change {
     /// The field as the runtime-spec names it, for errors.
     pub(super) field: String,
     /// The file.
-    pub(super) file: &'static str,
+    pub(super) file: String,
     /// What to write.
     pub(super) value: String,
     /// What takes it back, to be written in this order: file and value.
-    pub(super) restore: Vec<(&'static str, String)>,
+    pub(super) restore: Vec<(String, String)>,
     /// What the file must say afterwards, where the kernel may silently make something else
     /// of the value.
     pub(super) read_back: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Change {
 }
 
 /// What the kernel may mean when it refuses a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The errno says it.
     Plain,
@@ -38,7 +38,7 @@ pub(super) enum Refusal {
     /// the burst in force, a period that makes the ratio exceed the parent's.
     Order,
     /// `EBUSY` means that this file's figure, the present usage, is above the value.
-    Usage(&'static str),
+    Usage(String),
     /// `ENODEV` and `EOPNOTSUPP` are about the block device.
     Disk,
 }
@@ -47,15 +47,16 @@ impl Change {
     /// A change of `file` from `old` to `value`.
     pub(super) fn new(
         field: impl Into<String>,
-        file: &'static str,
+        file: impl Into<String>,
         old: impl ToString,
         value: impl ToString,
     ) -> Change {
+        let file = file.into();
         Change {
             field: field.into(),
-            file,
             value: value.to_string(),
-            restore: vec![(file, old.to_string())],
+            restore: vec![(file.clone(), old.to_string())],
+            file,
             read_back: None,
             refusal: Refusal::Plain,
         }
@@ -69,7 +70,7 @@ impl Change {
 
     /// The error for the kernel's refusal of this change in `dir`.
     fn refused(&self, dir: &Path, source: io::Error) -> Error {
-        let path = dir.join(self.file);
+        let path = dir.join(&self.file);
         let invalid = |why: String| Error::InvalidResource {
             field: self.field.clone(),
             reason: format!(
@@ -78,7 +79,7 @@ impl Change {
                 path.display()
             ),
         };
-        match (self.refusal, source.raw_os_error()) {
+        match (&self.refusal, source.raw_os_error()) {
             (Refusal::Usage(file), Some(libc::EBUSY)) => {
                 match kernel_file::read_number::<u64>(&dir.join(file)) {
                     Ok(usage) => invalid(format!(
@@ -139,7 +140,7 @@ impl Written {
         let mut queue = VecDeque::from(changes);
         let mut put_off = 0;
         while let Some(change) = queue.pop_front() {
-            match kernel_file::write(&dir.join(change.file), &change.value) {
+            match kernel_file::write(&dir.join(&change.file), &change.value) {
                 Ok(()) => {
                     put_off = 0;
                     let restore = change.restore.iter().rev();
@@ -166,7 +167,7 @@ fn check_read_back(dir: &Path, change: &Change) -> Result<()> {
     let Some(expected) = &change.read_back else {
         return Ok(());
     };
-    let content = kernel_file::read(&dir.join(change.file))?;
+    let content = kernel_file::read(&dir.join(&change.file))?;
     if content.trim() == expected {
         return Ok(());
     }
@@ -176,7 +177,7 @@ fn check_read_back(dir: &Path, change: &Change) -> Result<()> {
             "the kernel made {} of {} in {}",
             content.trim(),
             change.value,
-            dir.join(change.file).display()
+            dir.join(&change.file).display()
         ),
     })
 }
