@@ -222,7 +222,16 @@ impl Change<'_> {
     }
 
     fn seed(&mut self) -> Result<()> {
-        self.prepared.joins.iter().try_for_each(directory::seed)
+        self.prepared.joins.iter().try_for_each(directory::seed)?;
+        for cgroup in &self.prepared.joins {
+            if cgroup.has(Controller::Cpu) {
+                let pids: Vec<i32> = self.prepared.tracked.processes()?.into_iter().collect();
+                let proc_root = &self.container.host.proc_root;
+                let written = values::seed_realtime(proc_root, &pids, &cgroup.dir)?;
+                self.done.written.push(written);
+            }
+        }
+        Ok(())
     }
 
     /// Writes what the update says into the cgroups that are own already, and into new ones

@@ -25,6 +25,8 @@ pub(crate) struct Stat {
     /// `starttime`, in clock ticks: with the id it names one process, whatever ids are
     /// reused.
     pub(crate) start: u64,
+    /// `policy`: how it is scheduled (sched(7)).
+    policy: i32,
 }
 
 impl Stat {
@@ -54,12 +56,18 @@ impl Stat {
             parent: field(4)?.parse().ok()?,
             flags: field(9)?.parse().ok()?,
             start: field(22)?.parse().ok()?,
+            policy: field(41)?.parse().ok()?,
         })
     }
 
     /// Whether it has died: a zombie, or on its way out.
     pub(crate) fn is_dead(self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// Whether it is a real-time thread.
+    pub(crate) fn is_realtime(self) -> bool {
+        matches!(self.policy, libc::SCHED_FIFO | libc::SCHED_RR)
     }
 
     /// Whether it is a kernel thread: those cannot be moved and are no container's.
@@ -120,7 +128,9 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    const TAIL: &str = "0 0 0 0 0 0 0 20 0 1 0 4711 1000 10 18446744073709551615";
+    /// From `minflt` to `policy`.
+    const TAIL: &str = "0 0 0 0 0 0 0 0 20 0 1 0 4711 1000 10 18446744073709551615 \
+                        1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0";
 
     #[test]
     fn lines() {

@@ -13,6 +13,7 @@ mod memory;
 mod network;
 mod pids;
 mod rdma;
+mod realtime;
 mod seed;
 mod write;
 
@@ -23,14 +24,10 @@ use std::{
 
 use self::write::Change;
 pub(crate) use self::{
-    memory::from_kernel as memory_limit, pids::read as pids_limit, seed::seed, write::Written,
+    memory::from_kernel as memory_limit, pids::read as pids_limit, realtime::seed_realtime,
+    seed::seed, write::Written,
 };
-use crate::{
-    controller::Controller,
-    error::{Error, Result},
-    resources::Resources,
-    topology::Topology,
-};
+use crate::{controller::Controller, error::Result, resources::Resources, topology::Topology};
 
 /// The directories of a container's cgroups by controller.
 pub(crate) type Dirs = BTreeMap<Controller, PathBuf>;
@@ -104,17 +101,11 @@ pub(crate) fn apply(
         }
     }
     let mut written = Written::default();
-    for (dir, changes) in plans {
-        if let Err(source) = written.write(dir, changes) {
-            return Err(match written.undo() {
-                Ok(()) => source,
-                Err(undo) => Error::Undo {
-                    source: Box::new(source),
-                    undo: Box::new(undo),
-                },
-            });
-        }
-    }
+    written.all_or_nothing(|written| {
+        plans
+            .into_iter()
+            .try_for_each(|(dir, changes)| written.write(dir, changes))
+    })?;
     Ok(written)
 }
 

@@ -135,6 +135,38 @@ impl Written {
         first.map_or(Ok(()), Err)
     }
 
+    /// Does `write`; if it fails, all that was written is undone.
+    pub(super) fn all_or_nothing(
+        &mut self,
+        write: impl FnOnce(&mut Written) -> Result<()>,
+    ) -> Result<()> {
+        let Err(source) = write(self) else {
+            return Ok(());
+        };
+        Err(match std::mem::take(self).undo() {
+            Ok(()) => source,
+            Err(undo) => Error::Undo {
+                source: Box::new(source),
+                undo: Box::new(undo),
+            },
+        })
+    }
+
+    /// Writes a value that is no field of the resources.
+    pub(super) fn write_one(
+        &mut self,
+        dir: &Path,
+        file: &str,
+        old: &str,
+        value: &str,
+    ) -> Result<()> {
+        let path = dir.join(file);
+        kernel_file::write(&path, value)
+            .map_err(Error::io(format!("write {value:?} to"), &path))?;
+        self.old.push((path, old.to_string()));
+        Ok(())
+    }
+
     /// Writes one controller's changes into its cgroup `dir`. On failure the caller undoes.
     pub(super) fn write(&mut self, dir: &Path, changes: Vec<Change>) -> Result<()> {
         let mut queue = VecDeque::from(changes);
