@@ -1,5 +1,9 @@
 //! Where a container sits in each hierarchy, and why. No I/O.
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
+mod rules;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -12,8 +16,10 @@ use crate::{
     controller::Controller,
     policy::{Policy, Traits},
     resources::Resources,
-    topology::{Hierarchy, HierarchyKey, HierarchyKind, Layout, Topology},
+    topology::{HierarchyKey, Topology},
 };
+
+pub use self::rules::plan;
 
 /// Why a container has a cgroup of its own in a hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,151 +174,60 @@ impl Plan {
     }
 }
 
-/// Makes the plan: own or root in each hierarchy, with every reason that holds.
-///
-/// A v1 hierarchy is joined with all of its controllers, so a reason of one is a reason
-/// (co-mounted) of the others. In the v2 tree controllers are enabled one by one: there the
-/// reasons that name a controller say which. On a host with only v2 a container always has
-/// its own cgroup, for tracking.
-pub fn plan(input: PlanInput<'_>) -> Plan {
-    let rules = Rules::new(input);
-    Plan {
-        placements: input
-            .topology
-            .hierarchies
-            .iter()
-            .map(|hierarchy| Placement {
-                hierarchy: hierarchy.key.clone(),
-                reasons: rules.reasons(hierarchy),
-            })
-            .collect(),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What a JVM looks for together. If one is missing, it takes the whole host's figures.
-const SEEN_TOGETHER: [Controller; 4] = [
-    Controller::Memory,
-    Controller::Cpu,
-    Controller::Cpuacct,
-    Controller::Cpuset,
-];
-
-/// The input, with what follows from it for all hierarchies.
-struct Rules<'a> {
-    input: PlanInput<'a>,
-    constrained: BTreeSet<Controller>,
-    layout: Layout,
-    visible: bool,
-}
-
-impl<'a> Rules<'a> {
-    fn new(input: PlanInput<'a>) -> Self {
-        let constrained = input.resources.constrained();
-        let looked_for = [Controller::Memory, Controller::Cpu, Controller::Cpuset];
-        Rules {
-            visible: input.traits.cgroup_mount
-                && looked_for
-                    .iter()
-                    .any(|controller| constrained.contains(controller)),
-            constrained,
-            layout: input.topology.layout(),
-            input,
+    fn plan_with_own(own: &[&str]) -> Plan {
+        let placement = |name: &&str| Placement {
+            hierarchy: HierarchyKey::from_field(name),
+            reasons: match own.contains(name) {
+                true => vec![Reason {
+                    controller: None,
+                    kind: ReasonKind::Tracking,
+                }],
+                false => vec![],
+            },
+        };
+        Plan {
+            placements: ["cpu", "memory", "pids"].iter().map(placement).collect(),
         }
     }
 
-    fn reasons(&self, hierarchy: &Hierarchy) -> Vec<Reason> {
-        let mut reasons = self.of_the_hierarchy(hierarchy);
-        for controller in &hierarchy.controllers {
-            reasons.extend(
-                self.of_a_controller(*controller, hierarchy.kind)
-                    .into_iter()
-                    .map(|kind| Reason {
-                        controller: Some(*controller),
-                        kind,
-                    }),
-            );
-        }
-        if hierarchy.kind == HierarchyKind::V1 {
-            add_co_mounted(&mut reasons, hierarchy);
-        }
-        reasons
+    #[test]
+    fn a_change_is_what_to_join_and_what_to_leave() {
+        let (one, other) = (
+            plan_with_own(&["cpu", "pids"]),
+            plan_with_own(&["memory", "pids"]),
+        );
+        let key = HierarchyKey::from_field;
+        assert_eq!(
+            one.change_to(&other),
+            Change {
+                join: [key("memory")].into(),
+                leave: [key("cpu")].into(),
+            }
+        );
+        assert_eq!(one.change_to(&one), Change::default());
+        assert!(one.is_own(&key("cpu")) && !one.is_own(&key("memory")));
+        assert_eq!(one.own().collect::<Vec<_>>(), [&key("cpu"), &key("pids")]);
     }
 
-    /// The reasons that are about no controller.
-    fn of_the_hierarchy(&self, hierarchy: &Hierarchy) -> Vec<Reason> {
-        let tracking = hierarchy.key.is_systemd() || self.layout == Layout::Unified;
-        // A hierarchy whose controllers are all unknown here counts as one without any.
-        let host_view = self.host_view()
-            && (hierarchy.kind == HierarchyKind::V2 || hierarchy.controllers.is_empty());
-        [
-            (tracking, ReasonKind::Tracking),
-            (host_view, ReasonKind::HostView),
-        ]
-        .into_iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, kind)| Reason {
-            controller: None,
-            kind,
-        })
-        .collect()
+    #[test]
+    fn a_reason_is_shown_with_what_it_is_about() {
+        let reason = |controller, kind| Reason { controller, kind }.to_string();
+        let cpu = Some(Controller::Cpu);
+        assert_eq!(reason(cpu, ReasonKind::Fair), "fair (cpu)");
+        assert_eq!(reason(None, ReasonKind::HostView), "host-view");
+        let file = PathBuf::from("/a/cpu.shares");
+        assert_eq!(
+            reason(cpu, ReasonKind::Ancestor { file }),
+            "ancestor (/a/cpu.shares)"
+        );
+        let with = Controller::Cpuacct;
+        assert_eq!(
+            reason(cpu, ReasonKind::CoMounted { with }),
+            "co-mounted (cpuacct)"
+        );
     }
-
-    /// The reasons of one controller of a hierarchy, in the order of [`ReasonKind`].
-    fn of_a_controller(&self, controller: Controller, hierarchy: HierarchyKind) -> Vec<ReasonKind> {
-        let PlanInput {
-            policy,
-            traits,
-            ancestors,
-            ..
-        } = self.input;
-        let v1 = hierarchy != HierarchyKind::V2;
-        let ancestor = ancestors
-            .get(&controller)
-            .map(|file| ReasonKind::Ancestor { file: file.clone() });
-        [
-            (controller == Controller::Devices).then_some(ReasonKind::Devices),
-            (controller == Controller::Freezer).then_some(ReasonKind::Tracking),
-            policy
-                .always
-                .contains(&controller)
-                .then_some(ReasonKind::Fair),
-            self.constrained
-                .contains(&controller)
-                .then_some(ReasonKind::Limited),
-            ancestor,
-            (traits.pod && policy.pod.contains(&controller)).then_some(ReasonKind::Pod),
-            policy
-                .eager
-                .contains(&controller)
-                .then_some(ReasonKind::Eager),
-            (v1 && self.visible && SEEN_TOGETHER.contains(&controller))
-                .then_some(ReasonKind::Visible),
-            (v1 && self.host_view()).then_some(ReasonKind::HostView),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
-    /// On a host with only v2 a container that sees the host's tree needs no more than its
-    /// own cgroup there, which it has anyway.
-    fn host_view(&self) -> bool {
-        self.input.traits.host_view && self.layout != Layout::Unified
-    }
-}
-
-/// Gives each controller that has no reason of its own the first one that has.
-fn add_co_mounted(reasons: &mut Vec<Reason>, hierarchy: &Hierarchy) {
-    let Some(with) = reasons.iter().find_map(|reason| reason.controller) else {
-        return;
-    };
-    for controller in &hierarchy.controllers {
-        if !reasons.iter().any(|r| r.controller == Some(*controller)) {
-            reasons.push(Reason {
-                controller: Some(*controller),
-                kind: ReasonKind::CoMounted { with },
-            });
-        }
-    }
-    reasons.sort_by_key(|reason| reason.controller);
 }

@@ -1,7 +1,10 @@
 //! `linux.resources` of the runtime-spec (config-linux.md, "Control groups"), with what is
 //! absent, what is zero and what is unlimited kept apart.
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 mod constrained;
+mod json_field;
 mod merge;
 mod spec_json;
 mod validate;
@@ -212,5 +215,34 @@ impl TryFrom<String> for Device {
 impl From<Device> for String {
     fn from(device: Device) -> String {
         device.to_string()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_device_number_reads_back() {
+        let device = Device {
+            major: 259,
+            minor: 17,
+        };
+        assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
+        for text in ["", "8", "8:", ":0", "8:0:0", "sda", "-8:0"] {
+            let error = text.parse::<Device>().unwrap_err();
+            assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_remembered_reads_back(resources in arbitrary::resources()) {
+            let json = serde_json::to_string(&resources).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Resources>(&json).unwrap(), resources);
+        }
     }
 }

@@ -33,3 +33,38 @@ pub struct State {
     /// not yet removed) without being in `plan`. Empty at rest.
     pub pending: BTreeSet<HierarchyKey>,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::arbitrary::{any_input, plan_of};
+
+    proptest! {
+        #[test]
+        fn what_is_remembered_reads_back(input in any_input(), path in "(/[a-z:]{1,9}){1,3}") {
+            let plan = plan_of(&input);
+            let (topology, _, resources, policy, traits) = input;
+            let keys = topology.hierarchies.into_iter().map(|hierarchy| hierarchy.key);
+            let state = State {
+                paths: keys.map(|key| (key, PathBuf::from(&path))).collect(),
+                policy,
+                traits,
+                resources,
+                pending: plan.own().cloned().collect(),
+                plan,
+            };
+            let json = serde_json::to_string(&state).unwrap();
+            prop_assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused() {
+        // A record of a later version must not be read with a part of it missing.
+        let error = serde_json::from_str::<State>(r#"{"paths": {}, "someday": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("someday"), "{error}");
+    }
+}

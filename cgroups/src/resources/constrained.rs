@@ -166,3 +166,152 @@ fn fields(controller: Controller, fields: &[(&str, bool)]) -> Vec<(Controller, S
 fn is_at(limit: Option<Limit>) -> bool {
     matches!(limit, Some(Limit::At(_)))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use Controller::*;
+    use proptest::prelude::*;
+
+    use super::{super::arbitrary, *};
+    use crate::{
+        limit::Limit,
+        resources::Memory as MemoryLimits,
+        topology::{Hierarchy, HierarchyKey, HierarchyKind},
+    };
+
+    fn read(json: &str) -> Resources {
+        Resources::from_spec_json(json).unwrap()
+    }
+
+    #[test]
+    fn each_limit_constrains_its_controller() {
+        for (json, expected) in [
+            (r#"{"memory": {"limit": 1}}"#, vec![Memory]),
+            (r#"{"memory": {"reservation": 1}}"#, vec![Memory]),
+            (r#"{"memory": {"swap": 1}}"#, vec![Memory]),
+            (r#"{"memory": {"swappiness": 0}}"#, vec![Memory]),
+            (r#"{"memory": {"disableOOMKiller": true}}"#, vec![Memory]),
+            (r#"{"cpu": {"shares": 512}}"#, vec![Cpu]),
+            (r#"{"cpu": {"quota": 5000}}"#, vec![Cpu]),
+            (r#"{"cpu": {"burst": 1}}"#, vec![Cpu]),
+            (r#"{"cpu": {"realtimeRuntime": 1}}"#, vec![Cpu]),
+            (r#"{"cpu": {"idle": 1}}"#, vec![Cpu]),
+            (r#"{"cpu": {"cpus": "0"}}"#, vec![Cpuset]),
+            (r#"{"cpu": {"mems": "0"}}"#, vec![Cpuset]),
+            (r#"{"pids": {"limit": 1}}"#, vec![Pids]),
+            (r#"{"blockIO": {"weight": 100}}"#, vec![Blkio]),
+            (r#"{"blockIO": {"leafWeight": 100}}"#, vec![Blkio]),
+            (
+                r#"{"blockIO": {"weightDevice": [{"major": 8, "minor": 0, "weight": 100}]}}"#,
+                vec![Blkio],
+            ),
+            (
+                r#"{"blockIO": {"throttleReadIOPSDevice": [{"major": 8, "minor": 0, "rate": 1}]}}"#,
+                vec![Blkio],
+            ),
+            (
+                r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#,
+                vec![Hugetlb],
+            ),
+            (r#"{"network": {"classID": 1}}"#, vec![NetCls]),
+            (
+                r#"{"network": {"priorities": [{"name": "lo", "priority": 1}]}}"#,
+                vec![NetPrio],
+            ),
+            (r#"{"rdma": {"mlx": {"hcaObjects": 1}}}"#, vec![Rdma]),
+            (
+                r#"{"unified": {"io.max": "8:0 rbps=1", "misc.max": "sev 1", "pids.max": "max"}}"#,
+                vec![Blkio, Misc],
+            ),
+            (
+                r#"{"memory": {"limit": 1}, "pids": {"limit": 1}, "cpu": {"cpus": "0", "shares": 2}}"#,
+                vec![Cpuset, Memory, Cpu, Pids],
+            ),
+        ] {
+            let expected: BTreeSet<Controller> = expected.into_iter().collect();
+            assert_eq!(read(json).constrained(), expected, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_default_constrains_nothing() {
+        for json in [
+            "{}",
+            r#"{"memory": {}, "cpu": {}, "pids": {}, "blockIO": {}, "hugepageLimits": []}"#,
+            r#"{"memory": {"limit": -1, "swap": -1, "reservation": -1, "disableOOMKiller": false}}"#,
+            r#"{"memory": {"kernel": 7, "checkBeforeUpdate": true}}"#,
+            r#"{"cpu": {"shares": 1024, "quota": -1, "period": 50000, "burst": 0, "idle": 0}}"#,
+            r#"{"cpu": {"realtimePeriod": 1000000, "realtimeRuntime": -1}}"#,
+            r#"{"pids": {"limit": -1}}"#,
+            r#"{"blockIO": {"throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": 0}]}}"#,
+            r#"{"network": {"priorities": [{"name": "lo", "priority": 0}]}}"#,
+            r#"{"unified": {"memory.max": "max", "cpu.max": "max 100000"}}"#,
+            r#"{"unified": {"cgroup.max.depth": "3"}}"#,
+        ] {
+            assert_eq!(read(json).constrained(), BTreeSet::new(), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_controller_that_the_host_lacks_is_told_with_the_field() {
+        let memory = Hierarchy {
+            key: HierarchyKey::from_field("memory"),
+            kind: HierarchyKind::V1,
+            controllers: [Memory].into(),
+            mount_point: "/m".into(),
+            mount_root: "/".into(),
+            links: vec![],
+        };
+        let mut topology = Topology {
+            hierarchies: vec![memory],
+        };
+        for (json, field) in [
+            ("{}", None),
+            (r#"{"memory": {"limit": 1}, "pids": {"limit": -1}}"#, None),
+            (r#"{"pids": {"limit": 1}}"#, Some("pids.limit: ")),
+            (
+                r#"{"memory": {"limit": 1}, "hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#,
+                Some("hugepageLimits[2MB]: "),
+            ),
+            (r#"{"unified": {"memory.max": "max"}}"#, Some("unified: ")),
+        ] {
+            let supported = read(json).supported_by(&topology);
+            match field {
+                None => assert!(supported.is_ok(), "{json}: {supported:?}"),
+                Some(field) => {
+                    let error = supported.unwrap_err().to_string();
+                    assert!(error.starts_with(field), "{json}: {error}");
+                }
+            }
+        }
+        topology.hierarchies[0].kind = HierarchyKind::V2;
+        let unified = read(r#"{"unified": {"memory.max": "1"}}"#);
+        assert!(unified.supported_by(&topology).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn unlimited_takes_the_constraint_away(now in arbitrary::resources(), limit in 1..99_u64) {
+            let only_memory = |limit, reservation| Resources {
+                memory: MemoryLimits { limit, reservation, ..MemoryLimits::default() },
+                ..Resources::default()
+            };
+            let limited = now.merged(&only_memory(Some(Limit::At(limit)), None));
+            prop_assert!(limited.constrained().contains(&Memory));
+            let lifted = limited.merged(&only_memory(Some(Limit::Max), Some(Limit::Max)));
+            let others = now.memory.swappiness.is_some()
+                || now.memory.disable_oom_killer == Some(true)
+                || now.unified.get("memory.high").is_some_and(|high| high != "max");
+            prop_assert_eq!(lifted.constrained().contains(&Memory), others);
+        }
+
+        #[test]
+        fn an_update_of_one_controller_leaves_the_others(now in arbitrary::resources()) {
+            let pids = Resources { pids: Some(Limit::At(7)), ..Resources::default() };
+            let mut expected = now.constrained();
+            expected.insert(Pids);
+            prop_assert_eq!(now.merged(&pids).constrained(), expected);
+        }
+    }
+}

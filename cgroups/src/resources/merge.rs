@@ -144,3 +144,161 @@ fn upserted<V: Clone>(
 pub(super) fn is_max(content: &str) -> bool {
     content.split_whitespace().next() == Some("max")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::arbitrary, *};
+
+    fn read(json: &str) -> Resources {
+        Resources::from_spec_json(json).unwrap()
+    }
+
+    #[test]
+    fn merges_field_by_field() {
+        let throttle =
+            |rates: &str| format!(r#"{{"blockIO": {{"throttleReadBpsDevice": [{rates}]}}}}"#);
+        let rate = |minor, rate| format!(r#"{{"major": 8, "minor": {minor}, "rate": {rate}}}"#);
+        for (now, update, expected) in [
+            // What is not said stays.
+            (
+                r#"{"memory": {"limit": 10, "reservation": 5}, "pids": {"limit": 3}}"#,
+                r#"{"memory": {"reservation": 6}}"#,
+                r#"{"memory": {"limit": 10, "reservation": 6}, "pids": {"limit": 3}}"#,
+            ),
+            // Docker's zeros say nothing.
+            (
+                r#"{"memory": {"limit": 10}, "cpu": {"shares": 2, "quota": 3000, "cpus": "0"}}"#,
+                r#"{"memory": {"limit": 0, "swap": 0}, "cpu": {"shares": 0, "quota": 0, "cpus": ""}, "pids": {}}"#,
+                r#"{"memory": {"limit": 10}, "cpu": {"shares": 2, "quota": 3000, "cpus": "0"}}"#,
+            ),
+            // Unlimited takes away; a memory limit takes the swap's along.
+            (
+                r#"{"memory": {"limit": 10, "swap": 20}, "pids": {"limit": 3}, "cpu": {"quota": 3000}}"#,
+                r#"{"memory": {"limit": -1}, "pids": {"limit": -1}, "cpu": {"quota": -1}}"#,
+                "{}",
+            ),
+            (
+                r#"{"memory": {"limit": 10, "swap": 20}}"#,
+                r#"{"memory": {"swap": -1}}"#,
+                r#"{"memory": {"limit": 10}}"#,
+            ),
+            (
+                r#"{"memory": {"limit": 10}}"#,
+                r#"{"memory": {"limit": -1, "swap": 30}}"#,
+                r#"{"memory": {"swap": 30}}"#,
+            ),
+            // Per device.
+            (
+                &throttle(&[rate(0, 1), rate(16, 2)].join(",")),
+                &throttle(&[rate(16, 3), rate(32, 4)].join(",")),
+                &throttle(&[rate(0, 1), rate(16, 3), rate(32, 4)].join(",")),
+            ),
+            (
+                &throttle(&[rate(0, 1), rate(16, 2)].join(",")),
+                &throttle(&rate(16, 0)),
+                &throttle(&rate(0, 1)),
+            ),
+            (&throttle(&rate(0, 1)), &throttle(&rate(0, 0)), "{}"),
+            (
+                r#"{"blockIO": {"weight": 10, "weightDevice": [{"major": 8, "minor": 0, "weight": 10}]}}"#,
+                r#"{"blockIO": {"weightDevice": [{"major": 8, "minor": 0, "leafWeight": 20}]}}"#,
+                r#"{"blockIO": {"weight": 10,
+                    "weightDevice": [{"major": 8, "minor": 0, "weight": 10, "leafWeight": 20}]}}"#,
+            ),
+            // Per name.
+            (
+                r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 1}, {"pageSize": "1GB", "limit": 2}]}"#,
+                r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#,
+                r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 0}, {"pageSize": "1GB", "limit": 2}]}"#,
+            ),
+            (
+                r#"{"network": {"priorities": [{"name": "a", "priority": 1}, {"name": "b", "priority": 2}]}}"#,
+                r#"{"network": {"classID": 5, "priorities": [{"name": "a", "priority": 0}]}}"#,
+                r#"{"network": {"classID": 5, "priorities": [{"name": "b", "priority": 2}]}}"#,
+            ),
+            (
+                r#"{"rdma": {"mlx": {"hcaHandles": 1}}}"#,
+                r#"{"rdma": {"mlx": {"hcaObjects": 2}}}"#,
+                r#"{"rdma": {"mlx": {"hcaHandles": 1, "hcaObjects": 2}}}"#,
+            ),
+            (
+                r#"{"unified": {"pids.max": "3", "memory.max": "10"}}"#,
+                r#"{"unified": {"pids.max": "max", "cpu.max": "max 100000"}}"#,
+                r#"{"unified": {"memory.max": "10"}}"#,
+            ),
+        ] {
+            assert_eq!(
+                read(now).merged(&read(update)),
+                read(expected),
+                "{now} with {update}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_about_one_request_is_not_merged() {
+        let update = read(r#"{"memory": {"checkBeforeUpdate": true, "kernel": 1}}"#);
+        assert_eq!(Resources::default().merged(&update), Resources::default());
+    }
+
+    #[test]
+    fn an_update_is_checked_with_what_is_in_force() {
+        let now = read(r#"{"memory": {"limit": 100, "swap": 200}}"#);
+        for (update, field) in [
+            (r#"{"memory": {"swap": 150}}"#, None),
+            (r#"{"memory": {"limit": 150}}"#, None),
+            (r#"{"memory": {"limit": -1}}"#, None),
+            (r#"{"memory": {"limit": 300, "swap": 600}}"#, None),
+            (r#"{"memory": {"swap": 50}}"#, Some("memory.swap: ")),
+            (r#"{"memory": {"limit": 300}}"#, Some("memory.swap: ")),
+            (
+                r#"{"memory": {"limit": -1, "swap": 50}}"#,
+                Some("memory.swap: "),
+            ),
+            (r#"{"unified": {"a/b": "max"}}"#, Some("unified.a/b: ")),
+        ] {
+            let updated = now.updated(&read(update));
+            match field {
+                None => assert!(updated.is_ok(), "{update}: {updated:?}"),
+                Some(field) => {
+                    let error = updated.unwrap_err().to_string();
+                    assert!(error.starts_with(field), "{update}: {error}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merging_twice_is_merging_once(
+            now in arbitrary::resources(),
+            update in arbitrary::resources(),
+        ) {
+            let once = now.merged(&update);
+            prop_assert_eq!(once.merged(&update), once);
+        }
+
+        #[test]
+        fn nothing_said_changes_nothing(now in arbitrary::resources()) {
+            prop_assert_eq!(now.merged(&Resources::default()), now);
+        }
+
+        #[test]
+        fn the_later_of_two_updates_wins(
+            now in arbitrary::resources(),
+            one in arbitrary::resources(),
+            other in arbitrary::resources(),
+        ) {
+            let both = now.merged(&one).merged(&other);
+            if other.memory.limit.is_some() {
+                prop_assert_eq!(both.memory.limit, limit(None, other.memory.limit));
+            }
+            if other.cpu.shares.is_some() {
+                prop_assert_eq!(both.cpu.shares, other.cpu.shares);
+            }
+        }
+    }
+}

@@ -3,9 +3,12 @@
 //! By hand, key by key, for two reasons: absent, null and zero must stay apart, and an error
 //! must name the field.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Blkio, Cpu, Cpuset, Device, Memory, Network, Resources, Throttle};
+use super::{
+    Blkio, Cpu, Cpuset, Device, Memory, Network, Resources, Throttle,
+    json_field::{Field, Object},
+};
 use crate::{
     error::{Error, Result},
     limit::Limit,
@@ -21,11 +24,7 @@ impl Resources {
     pub fn from_spec_json(json: &str) -> Result<Resources> {
         let value: Value =
             serde_json::from_str(json).map_err(|source| Error::ResourcesJson { source })?;
-        let root = Field {
-            path: String::new(),
-            value: Some(&value),
-        }
-        .object()?;
+        let root = Field::root(&value).object()?;
 
         let mut resources = Resources {
             memory: memory(&root.object("memory")?)?,
@@ -163,127 +162,6 @@ fn swappiness(field: &Field<'_>) -> Result<Option<u64>> {
     match field.value.and_then(Value::as_i64) {
         Some(-1) => Ok(None),
         _ => Ok(field.unsigned()?.filter(|value| *value != u64::MAX)),
-    }
-}
-
-/// A place in the JSON and what is there; null counts as nothing.
-struct Field<'a> {
-    path: String,
-    value: Option<&'a Value>,
-}
-
-impl<'a> Field<'a> {
-    fn signed(&self) -> Result<Option<i64>> {
-        self.read("a whole number of 64 bits", Value::as_i64)
-    }
-
-    /// A whole number that is not negative and fits `T`.
-    fn unsigned<T: TryFrom<u64>>(&self) -> Result<Option<T>> {
-        let bits = 8 * size_of::<T>();
-        self.read(
-            &format!("a whole number of {bits} bits that is not negative"),
-            |value| value.as_u64().and_then(|number| number.try_into().ok()),
-        )
-    }
-
-    fn boolean(&self) -> Result<Option<bool>> {
-        self.read("true or false", Value::as_bool)
-    }
-
-    fn text(&self) -> Result<Option<String>> {
-        self.read("a string", |value| value.as_str().map(str::to_string))
-    }
-
-    /// An absent object is one without keys.
-    fn object(&self) -> Result<Object<'a>> {
-        Ok(Object {
-            path: self.path.clone(),
-            map: self.read("an object", Value::as_object)?,
-        })
-    }
-
-    /// The objects of a list; an absent list has none.
-    fn items(&self) -> Result<Vec<Object<'a>>> {
-        let items = self.read("a list", Value::as_array)?;
-        items
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .map(|(index, value)| {
-                Field {
-                    path: format!("{}[{index}]", self.path),
-                    value: Some(value),
-                }
-                .object()
-            })
-            .collect()
-    }
-
-    /// What `read` finds, which must be there.
-    fn required<T>(&self, read: impl Fn(&Self) -> Result<Option<T>>) -> Result<T> {
-        read(self)?.ok_or_else(|| self.invalid("is missing".to_string()))
-    }
-
-    fn read<T>(
-        &self,
-        expected: &str,
-        convert: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>> {
-        match self.value {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match convert(value) {
-                Some(converted) => Ok(Some(converted)),
-                None => Err(self.invalid(format!("{} is not {expected}", shown(value)))),
-            },
-        }
-    }
-
-    fn invalid(&self, reason: String) -> Error {
-        Error::InvalidResource {
-            field: match self.path.as_str() {
-                "" => "resources".to_string(),
-                path => path.to_string(),
-            },
-            reason,
-        }
-    }
-}
-
-/// An object, maybe absent, and where it is.
-struct Object<'a> {
-    path: String,
-    map: Option<&'a Map<String, Value>>,
-}
-
-impl<'a> Object<'a> {
-    fn field(&self, key: &str) -> Field<'a> {
-        Field {
-            path: match self.path.as_str() {
-                "" => key.to_string(),
-                path => format!("{path}.{key}"),
-            },
-            value: self.map.and_then(|map| map.get(key)),
-        }
-    }
-
-    fn object(&self, key: &str) -> Result<Object<'a>> {
-        self.field(key).object()
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (&'a String, Field<'a>)> {
-        self.map
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| (key, self.field(key)))
-    }
-}
-
-/// A value for a message: a scalar as it is, the others by their kind.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Array(_) => "a list".to_string(),
-        Value::Object(_) => "an object".to_string(),
-        scalar => scalar.to_string(),
     }
 }
 

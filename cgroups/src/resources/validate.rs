@@ -4,7 +4,6 @@ use std::ops::RangeInclusive;
 
 use super::{Resources, Throttle};
 use crate::{
-    controller::Controller,
     cpulist::CpuList,
     error::{Error, Result},
     limit::Limit,
@@ -22,6 +21,19 @@ const LEAST_QUOTA: u64 = 1_000;
 /// Files of cgroup v2 that belong to no controller and are limits. The others of `cgroup.*`
 /// move, kill or freeze processes, which resources must not.
 const LIMITS_WITHOUT_CONTROLLER: [&str; 2] = ["cgroup.max.depth", "cgroup.max.descendants"];
+
+/// What the names of the other files of cgroup v2 begin with.
+const V2_CONTROLLERS: [&str; 9] = [
+    "cpu",
+    "cpuset",
+    "hugetlb",
+    "io",
+    "memory",
+    "misc",
+    "perf_event",
+    "pids",
+    "rdma",
+];
 
 impl Resources {
     /// Checks what can be checked without touching a cgroup: ranges, lists, contradictions.
@@ -232,8 +244,173 @@ fn is_unified_file(file: &str) -> bool {
         return false;
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
-    let v2_controller =
-        controller != Controller::Blkio.name() && controller.parse::<Controller>().is_ok();
     LIMITS_WITHOUT_CONTROLLER.contains(&file)
-        || (v2_controller && !rest.is_empty() && rest.chars().all(plain))
+        || (V2_CONTROLLERS.contains(&controller) && !rest.is_empty() && rest.chars().all(plain))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::arbitrary, *};
+
+    fn validate(json: &str) -> Result<()> {
+        Resources::from_spec_json(json).unwrap().validate()
+    }
+
+    #[test]
+    fn what_the_kernel_takes_is_valid() {
+        for json in [
+            "{}",
+            r#"{"memory": {"limit": 100, "swap": 100, "reservation": 500, "swappiness": 100}}"#,
+            r#"{"memory": {"limit": 100, "swap": -1}}"#,
+            r#"{"memory": {"limit": -1, "swap": -1}}"#,
+            r#"{"cpu": {"shares": 1, "quota": 1000, "period": 1000, "burst": 1000, "idle": 0}}"#,
+            r#"{"cpu": {"shares": 999999, "quota": -1, "period": 1000000, "burst": 5, "idle": 1}}"#,
+            r#"{"cpu": {"realtimeRuntime": 950000, "realtimePeriod": 1000000}}"#,
+            r#"{"cpu": {"realtimeRuntime": -1, "realtimePeriod": 1}}"#,
+            r#"{"cpu": {"cpus": "0,2-3", "mems": "0"}}"#,
+            r#"{"blockIO": {"weight": 10, "leafWeight": 1000}}"#,
+            r#"{"blockIO": {"throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": 4294967296}]}}"#,
+            r#"{"hugepageLimits": [{"pageSize": "64KB", "limit": 0}, {"pageSize": "16GB", "limit": 1}]}"#,
+            r#"{"network": {"priorities": [{"name": "eth0.5", "priority": 1}]}}"#,
+            r#"{"rdma": {"mlx5_1": {"hcaHandles": 3}}}"#,
+            r#"{"unified": {"io.max": "8:0 rbps=1", "hugetlb.2MB.max": "0", "cgroup.max.depth": "2"}}"#,
+        ] {
+            let valid = validate(json);
+            assert!(valid.is_ok(), "{json}: {valid:?}");
+        }
+    }
+
+    #[test]
+    fn each_error_names_its_field_and_the_value() {
+        for (json, field, value) in [
+            (
+                r#"{"memory": {"swappiness": 101}}"#,
+                "memory.swappiness",
+                "101",
+            ),
+            (
+                r#"{"memory": {"limit": 100, "swap": 99}}"#,
+                "memory.swap",
+                "99 bytes",
+            ),
+            (r#"{"memory": {"swap": 99}}"#, "memory.swap", "99 bytes"),
+            (
+                r#"{"memory": {"limit": -1, "swap": 99}}"#,
+                "memory.swap",
+                "99 bytes",
+            ),
+            (r#"{"cpu": {"period": 999}}"#, "cpu.period", "999 us"),
+            (
+                r#"{"cpu": {"period": 1000001}}"#,
+                "cpu.period",
+                "1000001 us",
+            ),
+            (r#"{"cpu": {"quota": 999}}"#, "cpu.quota", "999 us"),
+            (
+                r#"{"cpu": {"quota": 1000, "burst": 1001}}"#,
+                "cpu.burst",
+                "1001 us",
+            ),
+            (r#"{"cpu": {"idle": 2}}"#, "cpu.idle", "2"),
+            (
+                r#"{"cpu": {"realtimeRuntime": -2}}"#,
+                "cpu.realtimeRuntime",
+                "-2 us",
+            ),
+            (
+                r#"{"cpu": {"realtimeRuntime": 2, "realtimePeriod": 1}}"#,
+                "cpu.realtimeRuntime",
+                "2 us",
+            ),
+            (r#"{"cpu": {"cpus": "0-x"}}"#, "cpu.cpus", "0-x"),
+            (r#"{"cpu": {"cpus": ","}}"#, "cpu.cpus", ","),
+            (r#"{"cpu": {"mems": "3-1"}}"#, "cpu.mems", "3-1"),
+            (r#"{"blockIO": {"weight": 9}}"#, "blockIO.weight", "9"),
+            (
+                r#"{"blockIO": {"leafWeight": 1001}}"#,
+                "blockIO.leafWeight",
+                "1001",
+            ),
+            (
+                r#"{"blockIO": {"weightDevice": [{"major": 8, "minor": 0, "weight": 9}]}}"#,
+                "blockIO.weightDevice[8:0].weight",
+                "9",
+            ),
+            (
+                r#"{"blockIO": {"throttleWriteIOPSDevice": [{"major": 8, "minor": 0, "rate": 4294967296}]}}"#,
+                "blockIO.throttleWriteIOPSDevice[8:0]",
+                "4294967296",
+            ),
+            (
+                r#"{"hugepageLimits": [{"pageSize": "2M", "limit": 1}]}"#,
+                "hugepageLimits[2M]",
+                "2M",
+            ),
+            (
+                r#"{"hugepageLimits": [{"pageSize": "../2MB", "limit": 1}]}"#,
+                "hugepageLimits[../2MB]",
+                "../2MB",
+            ),
+            (
+                r#"{"network": {"priorities": [{"name": "a b", "priority": 1}]}}"#,
+                "network.priorities[a b]",
+                "a b",
+            ),
+            (r#"{"rdma": {"": {"hcaHandles": 3}}}"#, "rdma.", "\"\""),
+            (
+                r#"{"unified": {"memory/max": "1"}}"#,
+                "unified.memory/max",
+                "memory/max",
+            ),
+            (
+                r#"{"unified": {"memory.": "1"}}"#,
+                "unified.memory.",
+                "memory.",
+            ),
+            (
+                r#"{"unified": {"memory./../x": "1"}}"#,
+                "unified.memory./../x",
+                "x",
+            ),
+            (
+                r#"{"unified": {"blkio.weight": "1"}}"#,
+                "unified.blkio.weight",
+                "blkio",
+            ),
+            (
+                r#"{"unified": {"freezer.state": "1"}}"#,
+                "unified.freezer.state",
+                "freezer",
+            ),
+            (
+                r#"{"unified": {"cgroup.procs": "1"}}"#,
+                "unified.cgroup.procs",
+                "cgroup.procs",
+            ),
+        ] {
+            match validate(json).unwrap_err() {
+                Error::InvalidResource {
+                    field: named,
+                    reason,
+                } => {
+                    assert_eq!(named, field, "{json}");
+                    assert!(reason.contains(value), "{json}: {reason}");
+                }
+                other => panic!("{json}: {other}"),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_resources_are_judged(resources in arbitrary::resources()) {
+            let each = resources.validate_each();
+            if resources.validate().is_ok() {
+                prop_assert!(each.is_ok());
+            }
+        }
+    }
 }
