@@ -18,7 +18,7 @@ use std::{
 };
 
 use containerd_shim_lazycg::{
-    options::Options,
+    options::{EAGER_ANNOTATION, Options},
     placement::{Identity, Placement},
     record::Records,
     spec::Spec,
@@ -93,16 +93,19 @@ impl Fixture {
         }
     }
 
-    fn place(&self) -> Placement {
-        let identity = Identity {
+    fn identity(&self) -> Identity {
+        Identity {
             id: self.id.clone(),
             namespace: "test".to_string(),
             bundle: self.folder.clone(),
             runtime: self.runtime.clone(),
             runtime_root: self.folder.join("state"),
-        };
+        }
+    }
+
+    fn place(&self) -> Placement {
         let spec = Spec::load(&self.folder, &self.id).unwrap();
-        Placement::create(self.records(), identity, &spec, &self.options).unwrap()
+        Placement::create(self.records(), self.identity(), &spec, &self.options).unwrap()
     }
 
     fn records(&self) -> Records {
@@ -331,6 +334,129 @@ fn a_whole_life_with_crun() {
     whole_life("crun");
 }
 
+/// The v2 tree of a hybrid host is not in the view; the placement has to take the container
+/// there.
+fn in_every_hierarchy(runtime: &str) {
+    where_root_is_shared(|| {
+        let fixture = Fixture::new(runtime, "eager", |config| {
+            config["annotations"] = json!({EAGER_ANNOTATION: "all"});
+        });
+        let mut placement = fixture.place();
+        let init = fixture.create(&mut placement);
+        let own = placement.record().cgroups.plan.own().cloned().collect();
+        assert_eq!(fixture.own(init), own);
+        assert!(own.is_superset(&hierarchies(&Controller::ALL)), "{own:?}");
+        fixture.run(
+            placement.surroundings_for_call().unwrap(),
+            &["start", &fixture.id],
+        );
+        let (exec, _) = fixture.exec(placement.surroundings_for_exec().unwrap());
+        placement.exec_started(exec).unwrap();
+        assert_eq!(fixture.own(exec), own);
+        fixture.delete(&placement);
+    });
+}
+
+#[test]
+fn in_every_hierarchy_with_runc() {
+    in_every_hierarchy("runc");
+}
+
+#[test]
+fn in_every_hierarchy_with_crun() {
+    in_every_hierarchy("crun");
+}
+
+#[test]
+fn an_exec_finds_its_way_when_runc_cannot_be_told() {
+    where_root_is_shared(|| {
+        let fixture = Fixture::new("runc", "untold", |_| {});
+        let mut placement = fixture.place();
+        let init = fixture.create(&mut placement);
+        fixture.run(
+            placement.surroundings_for_call().unwrap(),
+            &["start", &fixture.id],
+        );
+
+        // runc passes over a path that does not exist; a placement knows no relative ones.
+        let file = fixture
+            .folder
+            .join("state")
+            .join(&fixture.id)
+            .join("state.json");
+        let told = fs::read_to_string(&file).unwrap();
+        let odd = told.replace("\"cgroup_paths\":{", "\"cgroup_paths\":{\"odd\":\"odd\",");
+        assert_ne!(odd, told);
+        fs::write(&file, &odd).unwrap();
+
+        placement
+            .update(r#"{"memory": {"limit": 67108864}}"#)
+            .unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), odd);
+        let limited = hierarchies(&[Controller::Cpu, Controller::Cpuacct, Controller::Memory]);
+        assert_eq!(fixture.own(init), limited);
+        let (_, own) = fixture.exec(placement.surroundings_for_exec().unwrap());
+        assert_eq!(own, limited);
+        let (exec, own) = fixture.exec(placement.surroundings_for_call().unwrap());
+        assert_ne!(own, limited);
+        placement.exec_started(exec).unwrap();
+        assert_eq!(fixture.own(exec), limited);
+        fixture.delete(&placement);
+    });
+}
+
+#[test]
+fn a_placement_that_fails_leaves_nothing() {
+    let fixture = Fixture::new("runc", "fails", |_| {});
+    // Somebody else's cgroup at the container's path.
+    let topology = host().topology;
+    let taken = topology
+        .of(Controller::Freezer)
+        .unwrap()
+        .dir(&fixture.cgroup);
+    fs::create_dir_all(&taken).unwrap();
+    let mut other = Command::new("/bin/busybox")
+        .args(["sleep", "100"])
+        .spawn()
+        .unwrap();
+    fs::write(taken.join("cgroup.procs"), other.id().to_string()).unwrap();
+
+    let spec = Spec::load(&fixture.folder, &fixture.id).unwrap();
+    let placement = Placement::create(
+        fixture.records(),
+        fixture.identity(),
+        &spec,
+        &fixture.options,
+    );
+    let error = placement.unwrap_err().to_string();
+    assert!(error.contains(taken.to_str().unwrap()), "{error}");
+    assert_eq!(fixture.directories(), [taken.as_path()]);
+    assert_eq!(fixture.records().list("test").unwrap(), []);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn a_record_of_what_was_never_made_is_removed() {
+    let fixture = Fixture::new("runc", "never", |_| {});
+    let placement = fixture.place();
+    let record = placement.record().clone();
+    for dir in fixture.directories() {
+        fs::remove_dir(dir).unwrap();
+    }
+    let found = fixture
+        .records()
+        .read("test", &fixture.id)
+        .unwrap()
+        .unwrap();
+    assert_eq!(found, record);
+    let placement = Placement::from_record(fixture.records(), found).unwrap();
+    for _ in 0..2 {
+        placement.remove().unwrap();
+        assert!(!placement.record_path().exists());
+    }
+}
+
 /// `delete` has only the record when the shim has died.
 fn deleted_from_its_record(runtime: &str) {
     where_root_is_shared(|| {
@@ -409,7 +535,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
     fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
-        .map(|name: std::ffi::OsString| OsStr::to_string_lossy(&name).into_owned())
+        .map(|name| name.to_string_lossy().into_owned())
         .collect()
 }
 
