@@ -95,8 +95,13 @@ pub fn write(controller: &str, path: &str, file: &str, value: &str) {
 
 /// The processes in a cgroup and below it, sorted; none when it does not exist.
 pub fn processes_below(controller: &str, path: &str) -> Vec<i32> {
+    processes_in(&directory(controller, path))
+}
+
+/// The processes in the cgroup with this directory and below it, sorted.
+pub(crate) fn processes_in(folder: &Path) -> Vec<i32> {
     let mut found = BTreeSet::new();
-    for folder in directories_below(&directory(controller, path)) {
+    for folder in directories_below(folder) {
         if let Ok(list) = fs::read_to_string(folder.join("cgroup.procs")) {
             found.extend(list.lines().filter_map(|line| line.parse::<i32>().ok()));
         }
@@ -138,13 +143,17 @@ pub fn existing(path: &str) -> Vec<String> {
 pub fn remove_everywhere(path: &str) {
     assert!(path.len() > 1, "{path:?} is a root");
     for hierarchy in hierarchies() {
-        let top = hierarchy.mount.join(path.trim_start_matches('/'));
-        for folder in directories_below(&top).iter().rev() {
-            if let Err(error) = fs::remove_dir(folder)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                eprintln!("rmdir {}: {error}", folder.display());
-            }
+        remove(&hierarchy.mount.join(path.trim_start_matches('/')));
+    }
+}
+
+/// Removes the cgroup with this directory and what is below it.
+pub(crate) fn remove(top: &Path) {
+    for folder in directories_below(top).iter().rev() {
+        if let Err(error) = fs::remove_dir(folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            eprintln!("rmdir {}: {error}", folder.display());
         }
     }
 }
@@ -171,17 +180,17 @@ impl Membership {
     }
 
     fn read(file: &str) -> io::Result<Membership> {
-        let lines = fs::read_to_string(file)?;
-        Ok(Membership(
-            lines
-                .lines()
-                .filter_map(|line| {
-                    let mut parts = line.splitn(3, ':');
-                    let (_, key, path) = (parts.next()?, parts.next()?, parts.next()?);
-                    Some((key.to_string(), path.to_string()))
-                })
-                .collect(),
-        ))
+        Ok(Membership::parse(&fs::read_to_string(file)?))
+    }
+
+    /// From the text of /proc/PID/cgroup.
+    pub fn parse(text: &str) -> Membership {
+        let parse = |line: &str| {
+            let mut parts = line.splitn(3, ':');
+            let (_, key, path) = (parts.next()?, parts.next()?, parts.next()?);
+            Some((key.to_string(), path.to_string()))
+        };
+        Membership(text.lines().filter_map(parse).collect())
     }
 
     /// The path in the hierarchy that holds `controller`.

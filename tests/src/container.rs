@@ -95,6 +95,9 @@ pub struct Builder<'a> {
     oci_runtime: Option<OciRuntime>,
     options: String,
     flags: Vec<String>,
+    annotations: Vec<(String, String)>,
+    memory_limit: Option<u64>,
+    binds: Vec<[String; 3]>,
     edits: Vec<Edit<'a>>,
 }
 
@@ -108,6 +111,9 @@ impl<'a> Builder<'a> {
             oci_runtime: None,
             options: String::new(),
             flags: Vec::new(),
+            annotations: Vec::new(),
+            memory_limit: None,
+            binds: Vec::new(),
             edits: Vec::new(),
         }
     }
@@ -142,27 +148,30 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Flags for `ctr run`. Not to be mixed with [`Builder::spec`], except for those that do
-    /// not concern the spec.
+    /// Other flags of `ctr run`. It ignores those that concern the spec when there is a
+    /// [`Builder::spec`].
     pub fn flags(mut self, flags: &[&str]) -> Self {
         self.flags.extend(flags.iter().map(|flag| flag.to_string()));
         self
     }
 
     /// An annotation of config.json.
-    pub fn annotation(self, key: &str, value: &str) -> Self {
-        self.flags(&["--annotation", &format!("{key}={value}")])
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.annotations.push((key.to_string(), value.to_string()));
+        self
     }
 
     /// A memory limit in bytes, from the start.
-    pub fn memory_limit(self, bytes: u64) -> Self {
-        self.flags(&["--memory-limit", &bytes.to_string()])
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
     }
 
     /// Binds `source` of the host to `target`, with options as `ctr` takes them (`rbind:rw`).
-    pub fn bind(self, source: &str, target: &str, options: &str) -> Self {
-        let mount = format!("type=bind,src={source},dst={target},options={options}");
-        self.flags(&["--mount", &mount])
+    pub fn bind(mut self, source: &str, target: &str, options: &str) -> Self {
+        self.binds
+            .push([source, target, options].map(str::to_string));
+        self
     }
 
     /// Makes it from a config.json ([`spec::spec`]) that `edit` changes, instead of from the
@@ -229,18 +238,50 @@ impl<'a> Builder<'a> {
         command.args(self.runtime_flags());
         command.args(more).args(&self.flags);
         if self.edits.is_empty() {
+            command.args(self.spec_flags());
             command.args([image::NAME, &self.id]).args(&self.command);
         } else {
-            let path = format!("/{}/{}", self.daemon.namespace(), self.id);
-            let mut spec = spec::spec(&self.command, &path);
-            for edit in std::mem::take(&mut self.edits) {
-                edit(&mut spec);
-            }
             let file = self.daemon.folder().join(format!("{}.spec.json", self.id));
-            fs::write(&file, spec.to_string()).expect("write a config.json");
+            fs::write(&file, self.edited_spec().to_string()).expect("write a config.json");
             command.arg("--config").arg(file).arg(&self.id);
         }
         command
+    }
+
+    /// The flags that make `ctr` write what was described into its own spec.
+    fn spec_flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        for (key, value) in &self.annotations {
+            flags.extend(["--annotation".to_string(), format!("{key}={value}")]);
+        }
+        if let Some(bytes) = self.memory_limit {
+            flags.extend(["--memory-limit".to_string(), bytes.to_string()]);
+        }
+        for [source, target, options] in &self.binds {
+            let mount = format!("type=bind,src={source},dst={target},options={options}");
+            flags.extend(["--mount".to_string(), mount]);
+        }
+        flags
+    }
+
+    /// The spec of the harness with what was described and with the edits.
+    fn edited_spec(&mut self) -> Value {
+        let path = format!("/{}/{}", self.daemon.namespace(), self.id);
+        let mut spec = spec::spec(&self.command, &path);
+        for (key, value) in &self.annotations {
+            spec["annotations"][key] = Value::from(value.as_str());
+        }
+        if let Some(bytes) = self.memory_limit {
+            spec["linux"]["resources"]["memory"]["limit"] = Value::from(bytes);
+        }
+        for [source, target, options] in &self.binds {
+            let options: Vec<&str> = options.split(':').collect();
+            spec::add_mount(&mut spec, spec::mount("bind", source, target, &options));
+        }
+        for edit in std::mem::take(&mut self.edits) {
+            edit(&mut spec);
+        }
+        spec
     }
 
     fn runtime_flags(&self) -> Vec<String> {

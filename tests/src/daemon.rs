@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    cgroup,
     command::{self, Output},
     container::Builder,
     events::Events,
@@ -54,6 +55,31 @@ impl Daemon {
     #[track_caller]
     pub fn start_with_lazycg_as_stock() -> Daemon {
         Daemon::start_with(Shims::LazyAsStock)
+    }
+
+    /// Starts one that has a cgroup of its own in every hierarchy, as a service has, so that
+    /// its shims begin there and not in the roots.
+    #[track_caller]
+    pub fn start_in_own_cgroups() -> Daemon {
+        let daemon = Daemon::start();
+        let pid = daemon.child.as_ref().expect("it runs").id();
+        for hierarchy in cgroup::hierarchies() {
+            let folder = hierarchy.mount.join(&daemon.own_cgroup()[1..]);
+            fs::create_dir_all(&folder).expect("make a cgroup");
+            // A cpuset takes nobody before it has both.
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                if let Ok(all) = fs::read_to_string(hierarchy.mount.join(file)) {
+                    fs::write(folder.join(file), all).expect("seed a cpuset");
+                }
+            }
+            fs::write(folder.join("cgroup.procs"), pid.to_string()).expect("move containerd");
+        }
+        daemon
+    }
+
+    /// The cgroup of [`Daemon::start_in_own_cgroups`].
+    pub fn own_cgroup(&self) -> String {
+        format!("/{}.daemon", self.namespace)
     }
 
     #[track_caller]

@@ -30,22 +30,46 @@ impl Leftovers {
         }
     }
 
-    fn cgroup(&self) -> String {
-        format!("/{}", self.namespace)
+    /// The directories, directly below the root of each hierarchy, that belong to the daemon:
+    /// named as its namespace, or so with a dot and more behind.
+    fn tops(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for hierarchy in cgroup::hierarchies() {
+            for entry in fs::read_dir(&hierarchy.mount)
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let name = entry.file_name();
+                let rest = name
+                    .to_str()
+                    .and_then(|name| name.strip_prefix(self.namespace.as_str()));
+                if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+                    found.push(entry.path());
+                }
+            }
+        }
+        found
     }
 
-    /// Processes of the daemon's containers: those in the cgroups of its namespace.
+    /// Processes of the daemon's containers: those in its cgroups. containerd itself may be
+    /// there too.
     fn contained(&self) -> Vec<i32> {
-        let mut pids: Vec<i32> = cgroup::hierarchies()
+        let mut pids: Vec<i32> = self
+            .tops()
             .iter()
-            .flat_map(|hierarchy| {
-                let controller = hierarchy.key.split(',').next().unwrap_or_default();
-                cgroup::processes_below(controller, &self.cgroup())
-            })
+            .flat_map(|top| cgroup::processes_in(top))
+            .filter(|pid| !self.is_daemon(*pid))
             .collect();
         pids.sort_unstable();
         pids.dedup();
         pids
+    }
+
+    fn is_daemon(&self, pid: i32) -> bool {
+        let line = process::command_line(pid);
+        line.first()
+            .is_some_and(|program| is_named(program, "containerd"))
     }
 
     /// Shims, and runtimes that they run: what inherited the daemon's environment, except the
@@ -54,13 +78,7 @@ impl Leftovers {
         let folder = self.folder.display().to_string();
         let mut pids = process::all();
         pids.retain(|pid| process::has_environment(*pid, self.mark, &folder));
-        pids.retain(|pid| {
-            let line = process::command_line(*pid);
-            process::is_alive(*pid)
-                && line
-                    .first()
-                    .is_some_and(|program| !is_named(program, "containerd"))
-        });
+        pids.retain(|pid| process::is_alive(*pid) && !self.is_daemon(*pid));
         pids
     }
 
@@ -85,8 +103,7 @@ impl Leftovers {
             let line = process::command_line(pid).join(" ");
             found.push(format!("process {pid}: {line}"));
         }
-        for hierarchy in cgroup::hierarchies() {
-            let top = hierarchy.mount.join(&self.namespace);
+        for top in self.tops() {
             // The namespace's own directory is the parent of cgroupsPath: containerd's to
             // name, nobody's to remove.
             for folder in cgroup::directories_below(&top).iter().skip(1) {
@@ -151,9 +168,16 @@ impl Leftovers {
         let end = Instant::now() + SOON;
         loop {
             // A frozen process does not die: thaw first.
-            for folder in cgroup::directories_below(&cgroup_freezer(&self.cgroup())) {
-                // Fails where the cgroup has gone meanwhile.
-                let _ = fs::write(folder.join("freezer.state"), "THAWED");
+            for folder in self
+                .tops()
+                .iter()
+                .flat_map(|top| cgroup::directories_below(top))
+            {
+                let state = folder.join("freezer.state");
+                if state.exists() {
+                    // Fails where the cgroup has gone meanwhile.
+                    let _ = fs::write(state, "THAWED");
+                }
             }
             let pids: Vec<i32> = self.contained().into_iter().chain(self.helpers()).collect();
             if pids.is_empty() || Instant::now() > end {
@@ -173,7 +197,7 @@ impl Leftovers {
                 eprintln!("unmount {mount}: {error}");
             }
         }
-        cgroup::remove_everywhere(&self.cgroup());
+        self.tops().iter().for_each(|top| cgroup::remove(top));
         for folder in self.state_folders() {
             // Mostly there is none.
             let _ = fs::remove_dir_all(&folder);
@@ -183,10 +207,6 @@ impl Leftovers {
             }
         }
     }
-}
-
-fn cgroup_freezer(path: &str) -> PathBuf {
-    cgroup::directory("freezer", path)
 }
 
 fn is_named(program: &str, name: &str) -> bool {

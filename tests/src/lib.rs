@@ -3,7 +3,8 @@
 //!
 //! - [`daemon`]: a containerd of the test's own, and [`leftovers`], what it must not leave;
 //! - [`image`], [`container`], [`spec`]: containers, from an image or from a config.json;
-//! - [`cgroup`], [`process`]: where processes are, and what the host's cgroups hold;
+//! - [`cgroup`], [`process`], [`placed`]: where processes are, what the host's cgroups hold,
+//!   and whether a container is where it should be;
 //! - [`events`], [`task_client`], [`shim_by_hand`]: containerd's events, the shim's own
 //!   socket, and a shim that the test starts itself;
 //! - [`command`], [`wait`], [`pty`], [`programs`]: running programs with deadlines.
@@ -17,6 +18,7 @@ pub mod daemon;
 pub mod events;
 pub mod image;
 pub mod leftovers;
+pub mod placed;
 pub mod process;
 pub mod programs;
 pub mod pty;
