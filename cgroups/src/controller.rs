@@ -119,6 +119,7 @@ impl From<Controller> for String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

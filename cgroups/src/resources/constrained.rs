@@ -3,12 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Resources, merge::is_max};
-use crate::{
-    controller::Controller,
-    error::{Error, Result},
-    limit::Limit,
-    topology::{Layout, Topology},
-};
+use crate::{controller::Controller, limit::Limit};
 
 /// The kernel's `cpu.shares` of a new cgroup.
 const DEFAULT_SHARES: u64 = 1024;
@@ -23,31 +18,8 @@ impl Resources {
             .collect()
     }
 
-    /// Checks that the host has a hierarchy for each controller that these resources
-    /// constrain, and that `unified` is given only where cgroup v2 is all there is.
-    ///
-    /// # Errors
-    /// [`Error::InvalidResource`] with a field that cannot be applied on this host.
-    pub fn supported_by(&self, topology: &Topology) -> Result<()> {
-        if !self.unified.is_empty() && topology.layout() != Layout::Unified {
-            return Err(Error::InvalidResource {
-                field: "unified".to_string(),
-                reason: "is for hosts with only cgroup v2, which this one is not".to_string(),
-            });
-        }
-        for (controller, field) in self.constraints() {
-            if topology.of(controller).is_none() {
-                return Err(Error::InvalidResource {
-                    field,
-                    reason: format!("this host has no cgroup hierarchy with {controller}"),
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// Each field that constrains, with its controller.
-    fn constraints(&self) -> Vec<(Controller, String)> {
+    pub(crate) fn constraints(&self) -> Vec<(Controller, String)> {
         [
             self.of_memory(),
             self.of_cpu(),
@@ -174,11 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{super::arbitrary, *};
-    use crate::{
-        limit::Limit,
-        resources::Memory as MemoryLimits,
-        topology::{Hierarchy, HierarchyKey, HierarchyKind},
-    };
+    use crate::resources::Memory as MemoryLimits;
 
     fn read(json: &str) -> Resources {
         Resources::from_spec_json(json).unwrap()
@@ -254,40 +222,27 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_the_host_lacks_is_told_with_the_field() {
-        let memory = Hierarchy {
-            key: HierarchyKey::from_field("memory"),
-            kind: HierarchyKind::V1,
-            controllers: [Memory].into(),
-            mount_point: "/m".into(),
-            mount_root: "/".into(),
-            links: vec![],
-        };
-        let mut topology = Topology {
-            hierarchies: vec![memory],
-        };
+    fn a_constraint_is_told_with_its_field() {
         for (json, field) in [
-            ("{}", None),
-            (r#"{"memory": {"limit": 1}, "pids": {"limit": -1}}"#, None),
-            (r#"{"pids": {"limit": 1}}"#, Some("pids.limit: ")),
+            (r#"{"pids": {"limit": 1}}"#, "pids.limit"),
+            (r#"{"cpu": {"mems": "0"}}"#, "cpu.mems"),
             (
-                r#"{"memory": {"limit": 1}, "hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#,
-                Some("hugepageLimits[2MB]: "),
+                r#"{"blockIO": {"throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": 1}]}}"#,
+                "blockIO.throttleReadBpsDevice[8:0]",
             ),
-            (r#"{"unified": {"memory.max": "max"}}"#, Some("unified: ")),
+            (
+                r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#,
+                "hugepageLimits[2MB]",
+            ),
+            (
+                r#"{"unified": {"memory.high": "1"}}"#,
+                "unified.memory.high",
+            ),
         ] {
-            let supported = read(json).supported_by(&topology);
-            match field {
-                None => assert!(supported.is_ok(), "{json}: {supported:?}"),
-                Some(field) => {
-                    let error = supported.unwrap_err().to_string();
-                    assert!(error.starts_with(field), "{json}: {error}");
-                }
-            }
+            let constraints = read(json).constraints();
+            let fields: Vec<&str> = constraints.iter().map(|(_, f)| f.as_str()).collect();
+            assert_eq!(fields, [field], "{json}");
         }
-        topology.hierarchies[0].kind = HierarchyKind::V2;
-        let unified = read(r#"{"unified": {"memory.max": "1"}}"#);
-        assert!(unified.supported_by(&topology).is_ok());
     }
 
     proptest! {

@@ -95,10 +95,8 @@ impl Prepared {
     /// Checks everything that can be checked before anything is changed.
     fn new(container: &Container, update: &Resources) -> Result<Prepared> {
         let (state, topology) = (&container.state, &container.host.topology);
-        update.validate()?;
         requirements::check(update, topology)?;
-        let merged = state.resources.merged(update);
-        merged.validate()?;
+        let merged = state.resources.updated(update)?;
         requirements::check(&merged, topology)?;
         let ancestors = ancestors::settings(topology, &state.paths)?;
         let wanted = plan(PlanInput {

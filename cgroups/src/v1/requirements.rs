@@ -2,7 +2,6 @@
 //! No I/O.
 
 use crate::{
-    controller::Controller,
     error::{Error, Result},
     resources::Resources,
     topology::{HierarchyKind, Topology},
@@ -16,8 +15,7 @@ pub(crate) fn check(resources: &Resources, topology: &Topology) -> Result<()> {
             reason: "files of cgroup v2 do not exist on a host with cgroup v1".to_string(),
         });
     }
-    for controller in resources.constrained() {
-        let field = field(controller);
+    for (controller, field) in resources.constraints() {
         match topology.of(controller) {
             Some(hierarchy) if hierarchy.kind == HierarchyKind::V1 => {}
             Some(hierarchy) => {
@@ -29,32 +27,11 @@ pub(crate) fn check(resources: &Resources, topology: &Topology) -> Result<()> {
             }
             None => {
                 return Err(Error::InvalidResource {
-                    field: field.to_string(),
+                    field,
                     reason: format!("the host has no hierarchy with the {controller} controller"),
                 });
             }
         }
     }
     Ok(())
-}
-
-/// The field of the resources that a controller limits, as the runtime-spec names it.
-fn field(controller: Controller) -> &'static str {
-    match controller {
-        Controller::Memory => "memory",
-        Controller::Cpu => "cpu",
-        Controller::Cpuset => "cpu.cpus or cpu.mems",
-        Controller::Pids => "pids.limit",
-        Controller::Blkio => "blockIO",
-        Controller::Hugetlb => "hugepageLimits",
-        Controller::NetCls => "network.classID",
-        Controller::NetPrio => "network.priorities",
-        Controller::Rdma => "rdma",
-        // These limit nothing by resources of the runtime-spec.
-        Controller::Devices => "devices",
-        Controller::Cpuacct => "cpuacct",
-        Controller::Freezer => "freezer",
-        Controller::PerfEvent => "perf_event",
-        Controller::Misc => "misc",
-    }
 }
