@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use containerd_shim_protos::ttrpc::{self, Code};
+
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -22,7 +24,7 @@ pub enum Error {
     /// Cgroups.
     #[error(transparent)]
     Cgroups(#[from] lazy_cgroups::Error),
-    /// Options, annotations or config.json are not as they must be.
+    /// Options, annotations, config.json or a request are not as they must be.
     #[error("{0}")]
     InvalidArgument(String),
     /// A system call that has no path failed.
@@ -33,6 +35,39 @@ pub enum Error {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// There is no such container or process, or it is gone.
+    #[error("{0}: not found")]
+    NotFound(String),
+    /// There is one of that name already.
+    #[error("{0}: already exists")]
+    AlreadyExists(String),
+    /// The container or process is not in the state for it.
+    #[error("{0}")]
+    FailedPrecondition(String),
+    /// This shim does not do that.
+    #[error("{0}")]
+    Unimplemented(String),
+    /// The OCI runtime answered with a failure.
+    #[error("{operation} failed: {message}")]
+    Runtime {
+        /// "OCI runtime create", ...: as the stock shim says it, for clients show it.
+        operation: String,
+        /// What the runtime logged or printed, or how it ended.
+        message: String,
+    },
+    /// A mount of the root file system failed.
+    #[error("mount {source_name:?} on {target}: {reason}", target = target.display())]
+    Mount {
+        /// What was to be mounted.
+        source_name: String,
+        /// Where.
+        target: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A handler panicked: a defect of the shim. The log has the place.
+    #[error("the shim panicked: {0}")]
+    Panicked(String),
 }
 
 impl Error {
@@ -46,6 +81,119 @@ impl Error {
             operation,
             path,
             source,
+        }
+    }
+
+    /// An [`Error::System`] for `operation`.
+    pub fn system<E: Into<io::Error>>(operation: impl Into<String>) -> impl FnOnce(E) -> Error {
+        let operation = operation.into();
+        move |source| Error::System {
+            operation,
+            source: source.into(),
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Error::InvalidArgument(_) => Code::INVALID_ARGUMENT,
+            Error::NotFound(_) => Code::NOT_FOUND,
+            Error::AlreadyExists(_) => Code::ALREADY_EXISTS,
+            Error::FailedPrecondition(_) => Code::FAILED_PRECONDITION,
+            Error::Unimplemented(_) => Code::UNIMPLEMENTED,
+            Error::Cgroups(error) => cgroups_code(error),
+            Error::Io { .. }
+            | Error::System { .. }
+            | Error::Runtime { .. }
+            | Error::Mount { .. }
+            | Error::Panicked(_) => Code::INTERNAL,
+        }
+    }
+}
+
+/// The code of a cgroup error: who has to do something about it.
+fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
+    use lazy_cgroups::Error as E;
+    match error {
+        E::UnknownController { .. }
+        | E::ResourcesJson { .. }
+        | E::InvalidResource { .. }
+        | E::CgroupsPath { .. } => Code::INVALID_ARGUMENT,
+        E::Refused { source, .. } => match source.raw_os_error() {
+            Some(libc::EINVAL | libc::ERANGE | libc::ENODEV | libc::ENXIO) => {
+                Code::INVALID_ARGUMENT
+            }
+            // A limit below what is used now: the same request may succeed later.
+            Some(libc::EBUSY) => Code::FAILED_PRECONDITION,
+            _ => Code::INTERNAL,
+        },
+        E::Unsupported(_) => Code::FAILED_PRECONDITION,
+        E::Step { source, .. } => cgroups_code(source),
+        _ => Code::INTERNAL,
+    }
+}
+
+impl From<Error> for ttrpc::Error {
+    fn from(error: Error) -> Self {
+        ttrpc::get_rpc_status(error.code(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lazy_cgroups::step::Step;
+
+    use super::*;
+
+    fn refused(errno: i32) -> lazy_cgroups::Error {
+        lazy_cgroups::Error::Refused {
+            field: "memory.limit".into(),
+            value: "1".into(),
+            path: "/sys/fs/cgroup/memory/x/memory.limit_in_bytes".into(),
+            source: io::Error::from_raw_os_error(errno),
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_code() {
+        let table = [
+            (
+                Error::InvalidArgument(String::new()),
+                Code::INVALID_ARGUMENT,
+            ),
+            (Error::NotFound("x".into()), Code::NOT_FOUND),
+            (Error::AlreadyExists("x".into()), Code::ALREADY_EXISTS),
+            (
+                Error::FailedPrecondition("x".into()),
+                Code::FAILED_PRECONDITION,
+            ),
+            (Error::Unimplemented("x".into()), Code::UNIMPLEMENTED),
+            (Error::Panicked("x".into()), Code::INTERNAL),
+            (
+                Error::Cgroups(lazy_cgroups::Error::InvalidResource {
+                    field: "cpu.cpus".into(),
+                    reason: "99 is not there".into(),
+                }),
+                Code::INVALID_ARGUMENT,
+            ),
+            (
+                Error::Cgroups(refused(libc::EINVAL)),
+                Code::INVALID_ARGUMENT,
+            ),
+            (
+                Error::Cgroups(refused(libc::EBUSY)),
+                Code::FAILED_PRECONDITION,
+            ),
+            (Error::Cgroups(refused(libc::EIO)), Code::INTERNAL),
+            (
+                Error::Cgroups(lazy_cgroups::Error::Step {
+                    step: Step::WriteLimits,
+                    source: Box::new(refused(libc::EINVAL)),
+                }),
+                Code::INVALID_ARGUMENT,
+            ),
+        ];
+        for (error, code) in table {
+            assert_eq!(error.code(), code, "{error}");
         }
     }
 }

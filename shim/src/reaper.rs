@@ -1,0 +1,244 @@
+//! The one owner of waitpid(-1).
+//!
+//! The shim is a subreaper: its children are the OCI runtime's calls, the containers' init
+//! processes and execs that the runtime leaves behind, and whatever these leave behind. Nobody
+//! else in the process may wait: a wait elsewhere would lose its child to this one, or take one
+//! from it. One mutex is held over spawn and registration, and over reaping, so that no exit
+//! comes between the two.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    io,
+    pin::Pin,
+    process::Command,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+    time::SystemTime,
+};
+
+use tokio::sync::oneshot;
+
+use crate::{lock::lock, raw_process};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// The exit code, or 128 and the signal's number.
+    pub(crate) status: u32,
+    /// When it was reaped.
+    pub(crate) at: SystemTime,
+}
+
+/// The process's exit, when it comes.
+#[derive(Debug)]
+pub(crate) struct Exited(oneshot::Receiver<Exit>);
+
+impl Future for Exited {
+    type Output = Exit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Exit> {
+        Pin::new(&mut self.0).poll(context).map(|outcome| {
+            // The sender goes only with the reaper, or with a second registration of the pid,
+            // which means that the first process is long gone.
+            outcome.unwrap_or_else(|_| Exit {
+                status: 255,
+                at: SystemTime::now(),
+            })
+        })
+    }
+}
+
+/// Spawns children and reaps them.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper {
+    children: Mutex<Children>,
+}
+
+#[derive(Debug, Default)]
+struct Children {
+    watched: HashMap<i32, oneshot::Sender<Exit>>,
+    /// How many runtime calls are under way that will leave a process behind.
+    expectations: usize,
+    /// Exits of processes that nobody watched, kept while one of those calls may turn out to
+    /// have left one of them. Pids do not come around within one call.
+    unclaimed: HashMap<i32, Exit>,
+}
+
+impl Children {
+    fn watch(&mut self, pid: i32) -> Exited {
+        let (sender, receiver) = oneshot::channel();
+        self.watched.insert(pid, sender);
+        Exited(receiver)
+    }
+
+    fn ended(&mut self, pid: i32, exit: Exit) {
+        match self.watched.remove(&pid) {
+            // Whoever dropped the other end does not want to know.
+            Some(sender) => drop(sender.send(exit)),
+            None if self.expectations > 0 => drop(self.unclaimed.insert(pid, exit)),
+            None => log::debug!("orphan {pid} ended with {}", exit.status),
+        }
+    }
+}
+
+impl Reaper {
+    /// Starts `command` and registers the child. Blocks until the child has called exec.
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<(i32, Exited)> {
+        let mut children = lock(&self.children);
+        // Held during the spawn also because the standard library waits for the child itself
+        // when exec fails, and panics if somebody else has reaped it.
+        let child = command.spawn()?;
+        let pid = child.id() as i32;
+        Ok((pid, children.watch(pid)))
+    }
+
+    /// Announces a runtime call that will leave a process behind, whose pid is known only
+    /// after the call, when it may have ended already.
+    pub(crate) fn expect(self: &Arc<Self>) -> Expectation {
+        lock(&self.children).expectations += 1;
+        Expectation {
+            reaper: Arc::clone(self),
+        }
+    }
+
+    /// Sends a signal to a process that is registered and not yet reaped, so that the pid is
+    /// its own. `false`: it has ended.
+    pub(crate) fn signal(&self, pid: i32, signal: i32) -> io::Result<bool> {
+        let children = lock(&self.children);
+        if !children.watched.contains_key(&pid) {
+            return Ok(false);
+        }
+        match raw_process::kill(pid, signal) {
+            Ok(()) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the process is registered and not yet reaped.
+    pub(crate) fn is_watched(&self, pid: i32) -> bool {
+        lock(&self.children).watched.contains_key(&pid)
+    }
+
+    /// Reaps every child that has ended.
+    pub(crate) fn reap(&self) {
+        let mut children = lock(&self.children);
+        loop {
+            match raw_process::reap_any() {
+                Ok(Some((pid, status))) => children.ended(
+                    pid,
+                    Exit {
+                        status: raw_process::exit_code(status),
+                        at: SystemTime::now(),
+                    },
+                ),
+                Ok(None) => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::error!("waitpid: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reaps at every SIGCHLD, for ever. `signals` must have been made before the first spawn.
+    pub(crate) async fn run(self: Arc<Self>, mut signals: tokio::signal::unix::Signal) {
+        while signals.recv().await.is_some() {
+            let reaper = Arc::clone(&self);
+            // A spawn may hold the lock for a millisecond or two: not on the serving thread.
+            if let Err(error) = tokio::task::spawn_blocking(move || reaper.reap()).await {
+                log::error!("reaping: {error}");
+            }
+        }
+    }
+}
+
+/// See [`Reaper::expect`].
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    reaper: Arc<Reaper>,
+}
+
+impl Expectation {
+    /// Registers the process that the call has left behind.
+    pub(crate) fn adopt(self, pid: i32) -> Exited {
+        let mut children = lock(&self.reaper.children);
+        let exited = children.watch(pid);
+        if let Some(exit) = children.unclaimed.remove(&pid) {
+            children.ended(pid, exit);
+        }
+        exited
+    }
+}
+
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        let mut children = lock(&self.reaper.children);
+        children.expectations -= 1;
+        if children.expectations == 0 {
+            children.unclaimed.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    // Tests of this binary run on threads of one process, so these feed the reaper by hand:
+    // a real waitpid(-1) would take the children of other tests. `tests/reaping.rs` is a
+    // process of its own and reaps for real.
+
+    const EXIT: Exit = Exit {
+        status: 3,
+        at: SystemTime::UNIX_EPOCH,
+    };
+
+    #[tokio::test]
+    async fn a_watched_process_gets_its_exit() {
+        let reaper = Reaper::default();
+        let exited = lock(&reaper.children).watch(10);
+        assert!(reaper.is_watched(10));
+        lock(&reaper.children).ended(10, EXIT);
+        assert!(!reaper.is_watched(10));
+        assert_eq!(exited.await, EXIT);
+    }
+
+    #[tokio::test]
+    async fn an_exit_before_the_adoption_is_kept() {
+        let reaper = Arc::new(Reaper::default());
+        let first = reaper.expect();
+        let second = reaper.expect();
+        lock(&reaper.children).ended(11, EXIT);
+        lock(&reaper.children).ended(12, EXIT);
+        drop(first);
+        assert_eq!(second.adopt(11).await, EXIT);
+        assert!(lock(&reaper.children).unclaimed.is_empty());
+    }
+
+    #[test]
+    fn exits_of_orphans_are_not_kept() {
+        let reaper = Arc::new(Reaper::default());
+        lock(&reaper.children).ended(11, EXIT);
+        assert!(lock(&reaper.children).unclaimed.is_empty());
+    }
+
+    #[test]
+    fn only_a_registered_process_is_signalled() {
+        let reaper = Reaper::default();
+        assert!(!reaper.signal(std::process::id() as i32, 0).unwrap());
+        let _exited = lock(&reaper.children).watch(std::process::id() as i32);
+        assert!(reaper.signal(std::process::id() as i32, 0).unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_exit_that_nobody_awaits_is_no_failure() {
+        let reaper = Reaper::default();
+        drop(lock(&reaper.children).watch(13));
+        lock(&reaper.children).ended(13, EXIT);
+        assert!(!reaper.is_watched(13));
+    }
+}
