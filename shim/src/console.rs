@@ -123,8 +123,13 @@ pub(crate) fn resize(terminal: impl AsFd, columns: u16, rows: u16) -> Result<()>
     };
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads a live struct
     // of the type that this request takes.
-    let outcome =
-        unsafe { libc::ioctl(terminal.as_fd().as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    let outcome = unsafe {
+        libc::ioctl(
+            terminal.as_fd().as_raw_fd(),
+            libc::TIOCSWINSZ,
+            &raw const size,
+        )
+    };
     match outcome {
         0 => Ok(()),
         _ => Err(Error::system("resize the terminal")(

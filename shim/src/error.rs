@@ -134,7 +134,7 @@ fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
 
 impl From<Error> for ttrpc::Error {
     fn from(error: Error) -> Self {
-        ttrpc::get_rpc_status(error.code(), error)
+        ttrpc::Error::RpcStatus(ttrpc::get_status(error.code(), error))
     }
 }
 

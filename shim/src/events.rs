@@ -250,8 +250,8 @@ mod tests {
         shim_async::{Events as EventsService, create_events},
         topics::TASK_START_EVENT_TOPIC,
         ttrpc::{
-            asynchronous::{Server, transport::Listener},
             r#async::TtrpcContext,
+            asynchronous::{Server, transport::Listener},
         },
     };
     use tokio::sync::mpsc;
@@ -262,19 +262,21 @@ mod tests {
 
     #[async_trait]
     impl EventsService for Daemon {
-        async fn forward(
-            &self,
-            _: &TtrpcContext,
-            request: ForwardRequest,
-        ) -> ttrpc::Result<Empty> {
+        async fn forward(&self, _: &TtrpcContext, request: ForwardRequest) -> ttrpc::Result<Empty> {
             use containerd_shim_protos::protobuf::Message;
             assert_eq!(request.envelope.namespace, "space");
             assert_eq!(request.envelope.topic, TASK_START_EVENT_TOPIC);
-            assert_eq!(request.envelope.event.type_url, "containerd.events.TaskStart");
+            assert_eq!(
+                request.envelope.event.type_url,
+                "containerd.events.TaskStart"
+            );
             let event = TaskStart::parse_from_bytes(&request.envelope.event.value).unwrap();
             if event.pid == 13 {
                 let code = Code::INVALID_ARGUMENT;
-                return Err(ttrpc::get_rpc_status(code, "not this one"));
+                return Err(ttrpc::Error::RpcStatus(ttrpc::get_status(
+                    code,
+                    "not this one",
+                )));
             }
             self.0.send(event.pid).unwrap();
             Ok(Empty::new())

@@ -6,16 +6,44 @@
 //! - [`placement`]: one container's cgroups, planned and carried out through `lazy-cgroups`;
 //!   [`record`]: where that is remembered; [`runc_state`]: how runc is told;
 //! - [`surroundings`], [`view`]: what a runtime's process finds around it when it starts;
-//! - the task service and what it stands on (start, reaper, events, state machine, stdio).
+//! - [`start`], [`delete_shim`], [`info`]: what containerd calls; `bootstrap`: how it asks;
+//!   `socket`, `readiness`: how it and the server find each other;
+//! - [`server`]: what `start` leaves running; `service`: containerd's requests;
+//! - `container`, `process`: what is done with them; `state`: what may be done when;
+//! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
+//!   is given; `metrics`: its figures;
+//! - `reaper`, `events`, `guard`, `logging`: what the others stand on.
 
+mod bootstrap;
+mod console;
+mod container;
+pub mod delete_shim;
 pub mod error;
+mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod guard;
+pub mod info;
+mod lock;
+mod logging;
+mod metrics;
 pub mod options;
 pub mod placement;
+mod process;
+mod raw_process;
+mod readiness;
+mod reaper;
 pub mod record;
+mod rootfs;
 pub mod runc_state;
+mod runtime;
+pub mod server;
+mod service;
+mod socket;
 pub mod spec;
+pub mod start;
+mod state;
+mod stdio;
 pub mod surroundings;
 pub mod view;
 

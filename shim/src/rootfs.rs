@@ -69,11 +69,7 @@ fn mount_one(mount: &Mount, rootfs: &Path) -> Result<()> {
     }
 }
 
-fn mount_with(
-    mount: &Mount,
-    options: &[String],
-    target: &Path,
-) -> std::result::Result<(), String> {
+fn mount_with(mount: &Mount, options: &[String], target: &Path) -> std::result::Result<(), String> {
     let named = |text: &'_ str| (!text.is_empty()).then(|| text.to_owned());
     containerd_shim::mount::mount_rootfs(
         named(&mount.type_).as_deref(),
@@ -134,9 +130,8 @@ pub(crate) fn unmount(rootfs: &Path) -> Result<()> {
         return Ok(());
     };
     log::info!("unmount {}: {error}; detaching it", rootfs.display());
-    unmount(MntFlags::MNT_DETACH).map_err(|error| {
-        Error::io("unmount", &rootfs)(io::Error::other(error.to_string()))
-    })
+    unmount(MntFlags::MNT_DETACH)
+        .map_err(|error| Error::io("unmount", &rootfs)(io::Error::other(error.to_string())))
 }
 
 #[cfg(test)]

@@ -76,9 +76,7 @@ impl State {
                 Err(Error::FailedPrecondition("process not created".into()))
             }
             (Created | Running | Paused, A::Kill) => Ok(self),
-            (Stopped | Deleted, A::Kill) => {
-                Err(Error::NotFound("process already finished".into()))
-            }
+            (Stopped | Deleted, A::Kill) => Err(Error::NotFound("process already finished".into())),
             (Created | Running | Paused, A::Resize) => Ok(self),
             (Running, A::Pause) if kind == Kind::Init => Ok(Paused),
             (Paused, A::Resume) if kind == Kind::Init => Ok(Running),
@@ -138,7 +136,13 @@ mod tests {
 
     #[test]
     fn every_state_by_every_action_of_an_init() {
-        let (c, r, p, s, d) = (To(Created), To(Running), To(Paused), To(Stopped), To(Deleted));
+        let (c, r, p, s, d) = (
+            To(Created),
+            To(Running),
+            To(Paused),
+            To(Stopped),
+            To(Deleted),
+        );
         let table = [
             //                 created running paused stopped deleted
             (Action::Start, [r, P, P, P, P]),
@@ -156,7 +160,13 @@ mod tests {
 
     #[test]
     fn every_state_by_every_action_of_an_exec() {
-        let (c, r, p, s, d) = (To(Created), To(Running), To(Paused), To(Stopped), To(Deleted));
+        let (c, r, p, s, d) = (
+            To(Created),
+            To(Running),
+            To(Paused),
+            To(Stopped),
+            To(Deleted),
+        );
         let table = [
             //                 created running paused stopped deleted
             (Action::Start, [r, P, P, P, P]),

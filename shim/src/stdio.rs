@@ -208,8 +208,12 @@ fn owned_pipe((user, group): (u32, u32)) -> Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = std::io::pipe().map_err(Error::system("make a pipe"))?;
     if (user, group) != (0, 0) {
         // Both ends are one inode.
-        fchown(&reader, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
-            .map_err(Error::system("change the owner of a pipe"))?;
+        fchown(
+            &reader,
+            Some(Uid::from_raw(user)),
+            Some(Gid::from_raw(group)),
+        )
+        .map_err(Error::system("change the owner of a pipe"))?;
     }
     Ok((reader, writer))
 }
@@ -234,7 +238,10 @@ mod tests {
     fn streams_are_told_by_their_form() {
         let table = [
             ("", Some(Stream::Null)),
-            ("/run/fifo/1-stdout", Some(Stream::Fifo("/run/fifo/1-stdout".into()))),
+            (
+                "/run/fifo/1-stdout",
+                Some(Stream::Fifo("/run/fifo/1-stdout".into())),
+            ),
             ("fifo:///run/1", Some(Stream::Fifo("/run/1".into()))),
             ("file:///var/log/x", Some(Stream::File("/var/log/x".into()))),
             ("file://relative", None),

@@ -1,0 +1,276 @@
+//! A container: its processes, its runtime, its place in the cgroups.
+//!
+//! Locks. `changing` is taken for writing by what must be alone (start, pause, resume, update,
+//! delete) and for reading by the start of an exec, so that no exec begins during an update.
+//! Kill, state and wait take none of it: neither a long update nor an exec that hangs holds
+//! them up.
+
+mod create;
+mod delete;
+mod exec;
+mod exit;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, RwLock},
+};
+
+use containerd_shim_protos::{
+    events::task::{TaskPaused, TaskResumed, TaskStart},
+    topics::{TASK_PAUSED_EVENT_TOPIC, TASK_RESUMED_EVENT_TOPIC, TASK_START_EVENT_TOPIC},
+};
+use lazy_cgroups::stats::Stats;
+use tokio::sync::watch;
+
+pub(crate) use self::{
+    create::{PID_FILE, Request, create},
+    delete::Deleted,
+};
+use crate::{
+    error::{Error, Result},
+    events::Events,
+    guard::blocking,
+    lock::{lock, read, write},
+    placement::Placement,
+    process::Process,
+    reaper::Reaper,
+    runtime::{Call, Runtime},
+    state::{Action, Kind, State},
+    surroundings::Surroundings,
+};
+
+/// What all containers of a shim share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// Where children are started and reaped.
+    pub(crate) reaper: Arc<Reaper>,
+    /// Where events go.
+    pub(crate) events: Arc<Events>,
+}
+
+/// A container.
+#[derive(Debug)]
+pub(crate) struct Container {
+    /// Its id.
+    pub(crate) id: String,
+    /// Its bundle.
+    pub(crate) bundle: PathBuf,
+    /// Its init process.
+    pub(crate) init: Arc<Process>,
+    shared: Shared,
+    runtime: Arc<Runtime>,
+    placement: Arc<RwLock<Placement>>,
+    rootfs: PathBuf,
+    private_pid_namespace: bool,
+    io_owner: (u32, u32),
+    execs: Mutex<BTreeMap<String, Arc<Process>>>,
+    /// How many execs are starting or running: the init's exit is announced after theirs.
+    running: watch::Sender<usize>,
+    changing: tokio::sync::RwLock<()>,
+}
+
+impl Container {
+    /// The process of this exec id; the init for an empty one.
+    pub(crate) fn process(&self, exec_id: &str) -> Result<Arc<Process>> {
+        if exec_id.is_empty() {
+            return Ok(Arc::clone(&self.init));
+        }
+        let execs = lock(&self.execs);
+        let found = execs.get(exec_id).map(Arc::clone);
+        found.ok_or_else(|| Error::NotFound(format!("exec {exec_id} of container {}", self.id)))
+    }
+
+    /// Starts the init process. Returns its pid.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<u32> {
+        let _alone = self.changing.write().await;
+        let _starting = self.init.starting.lock().await;
+        self.init.check(Action::Start)?;
+        self.run(Call::Start).await?;
+        self.init.apply(Action::Start)?;
+        let event = TaskStart {
+            container_id: self.id.clone(),
+            pid: self.init.pid_or_zero(),
+            ..Default::default()
+        };
+        self.shared.events.publish(TASK_START_EVENT_TOPIC, &event);
+        Ok(event.pid)
+    }
+
+    /// Freezes the container.
+    pub(crate) async fn pause(&self) -> Result<()> {
+        let _alone = self.changing.write().await;
+        self.init.check(Action::Pause)?;
+        self.run(Call::Pause).await?;
+        self.init.apply(Action::Pause)?;
+        let event = TaskPaused {
+            container_id: self.id.clone(),
+            ..Default::default()
+        };
+        self.shared.events.publish(TASK_PAUSED_EVENT_TOPIC, &event);
+        Ok(())
+    }
+
+    /// The way back.
+    pub(crate) async fn resume(&self) -> Result<()> {
+        let _alone = self.changing.write().await;
+        self.init.check(Action::Resume)?;
+        self.run(Call::Resume).await?;
+        self.init.apply(Action::Resume)?;
+        let event = TaskResumed {
+            container_id: self.id.clone(),
+            ..Default::default()
+        };
+        self.shared.events.publish(TASK_RESUMED_EVENT_TOPIC, &event);
+        Ok(())
+    }
+
+    /// Sends a signal to a process, or with `all` to every process of the container.
+    pub(crate) async fn kill(&self, exec_id: &str, signal: u32, all: bool) -> Result<()> {
+        let process = self.process(exec_id)?;
+        match process.kind() {
+            Kind::Exec => self.kill_exec(&process, signal),
+            Kind::Init => self.kill_init(signal, all).await,
+        }
+    }
+
+    fn kill_exec(&self, process: &Process, signal: u32) -> Result<()> {
+        process.check(Action::Kill)?;
+        let number = i32::try_from(signal)
+            .map_err(|_| Error::InvalidArgument(format!("signal {signal}: no such signal")))?;
+        let sent = match process.pid() {
+            Some(pid) => self
+                .shared
+                .reaper
+                .signal(pid, number)
+                .map_err(Error::system(format!(
+                    "send signal {signal} to process {pid}"
+                )))?,
+            None => false,
+        };
+        sent.then_some(()).ok_or_else(finished)
+    }
+
+    async fn kill_init(&self, signal: u32, all: bool) -> Result<()> {
+        let paused = self.init.state() == State::Paused;
+        self.init.check(Action::Kill)?;
+        // In the shim's own surroundings: a kill starts no process of the container's, and
+        // must not wait for an update, which has the placement locked.
+        let outcome = self
+            .runtime
+            .run(&self.shared.reaper, Call::Kill { signal, all }, || {
+                Ok(Surroundings::default())
+            })
+            .await;
+        if let Err(error) = outcome {
+            return match self.init_has_ended().await? {
+                true => Err(finished()),
+                false => Err(error),
+            };
+        }
+        if paused && signal == libc::SIGKILL as u32 {
+            // A frozen process dies only when it is thawed. runc thaws it, crun does not; a
+            // failure therefore says nothing.
+            if let Err(error) = self.run_unplaced(Call::Resume).await {
+                log::debug!("thaw {} after killing it: {error}", self.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the init has ended, announced or not.
+    async fn init_has_ended(&self) -> Result<bool> {
+        let (pid, reaper) = (self.init.pid(), Arc::clone(&self.shared.reaper));
+        blocking(move || {
+            // It may be a zombie whose SIGCHLD is on its way.
+            reaper.reap();
+            Ok(!pid.is_some_and(|pid| reaper.is_watched(pid)))
+        })
+        .await
+    }
+
+    /// Changes limits: `resources` is the JSON of `linux.resources`.
+    pub(crate) async fn update(&self, resources: String) -> Result<()> {
+        let _alone = self.changing.write().await;
+        self.init.check(Action::Update)?;
+        let placement = Arc::clone(&self.placement);
+        blocking(move || write(&placement).update(&resources).map(drop)).await
+    }
+
+    /// The container's processes, with the exec id of those that have one.
+    pub(crate) async fn pids(&self) -> Result<Vec<(i32, Option<String>)>> {
+        let placement = Arc::clone(&self.placement);
+        let pids = blocking(move || read(&placement).processes()).await?;
+        let execs = lock(&self.execs);
+        let exec_of = |pid: i32| {
+            let mut live = execs.values().filter(|exec| exec.state() == State::Running);
+            live.find(|exec| exec.pid() == Some(pid))
+                .map(|exec| exec.id.clone())
+        };
+        Ok(pids.into_iter().map(|pid| (pid, exec_of(pid))).collect())
+    }
+
+    /// The container's figures.
+    pub(crate) async fn stats(&self) -> Result<Stats> {
+        let placement = Arc::clone(&self.placement);
+        blocking(move || read(&placement).stats()).await
+    }
+
+    /// A call of the runtime in the host's view.
+    async fn run(&self, call: Call) -> Result<()> {
+        let placement = Arc::clone(&self.placement);
+        self.runtime
+            .run(&self.shared.reaper, call, move || {
+                read(&placement).surroundings_for_call()
+            })
+            .await
+    }
+
+    /// A call of the runtime in the shim's own surroundings.
+    async fn run_unplaced(&self, call: Call) -> Result<()> {
+        self.runtime
+            .run(&self.shared.reaper, call, || Ok(Surroundings::default()))
+            .await
+    }
+}
+
+fn finished() -> Error {
+    Error::NotFound("process already finished".into())
+}
+
+/// Reads the pid that a runtime has written.
+pub(crate) fn read_pid(file: &std::path::Path) -> Result<i32> {
+    let text = std::fs::read_to_string(file).map_err(Error::io("read", file))?;
+    text.trim().parse().map_err(|_| {
+        Error::io("read", file)(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("{text:?} is no pid"),
+        ))
+    })
+}
+
+/// Checks an id that becomes part of file names.
+pub(crate) fn check_id(what: &str, id: &str) -> Result<()> {
+    let clean = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if id.is_empty() || id.starts_with('.') || id.len() > 128 || !id.chars().all(clean) {
+        return Err(Error::InvalidArgument(format!(
+            "{what} {id:?} is not valid"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_clean_file_names() {
+        for id in ["a", "box-1_2.3", &"x".repeat(128)] {
+            assert!(check_id("id", id).is_ok(), "{id}");
+        }
+        for id in ["", ".", "..", ".x", "a/b", "a b", "ä", &"x".repeat(129)] {
+            assert!(check_id("id", id).is_err(), "{id}");
+        }
+    }
+}

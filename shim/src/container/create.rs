@@ -1,0 +1,256 @@
+//! Creation of a container: all of it, or nothing is left.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, RwLock},
+};
+
+use containerd_shim::io::Stdio;
+use containerd_shim_protos::{
+    api::{CreateTaskRequest, Mount},
+    events::task::{TaskCreate, TaskIO},
+    protobuf::MessageField,
+    topics::TASK_CREATE_EVENT_TOPIC,
+};
+use tokio::sync::watch;
+
+use super::{Container, Shared, read_pid};
+use crate::{
+    error::{Error, Result},
+    guard::blocking,
+    lock::{read, write},
+    options::{CONFIG_FILE, Options},
+    placement::{Identity, Placement},
+    process::Process,
+    reaper::Exited,
+    record::Records,
+    rootfs,
+    runtime::{Call, Runtime},
+    spec::Spec,
+    state::Kind,
+    stdio::Prepared,
+};
+
+/// Where the runtime keeps its state unless told otherwise, as with the stock shim.
+const RUNTIME_ROOT: &str = "/run/containerd/runc";
+
+/// The file of a bundle in which the runtime leaves the init's pid.
+pub(crate) const PID_FILE: &str = "init.pid";
+
+/// What a container is created from.
+pub(crate) struct Request {
+    /// The request.
+    pub(crate) task: CreateTaskRequest,
+    /// The namespace.
+    pub(crate) namespace: String,
+    /// Where its record goes.
+    pub(crate) records: Records,
+}
+
+/// What is read before anything is made.
+struct Plan {
+    spec: Spec,
+    options: Options,
+    identity: Identity,
+    mounts: Vec<Mount>,
+    rootfs: PathBuf,
+}
+
+/// What has been made so far, to be unmade if the rest fails.
+struct Made {
+    placement: Arc<RwLock<Placement>>,
+    runtime: Arc<Runtime>,
+    rootfs: PathBuf,
+}
+
+/// Creates a container. On failure nothing is left of it.
+pub(crate) async fn create(shared: Shared, request: Request) -> Result<Arc<Container>> {
+    let Request {
+        task,
+        namespace,
+        records,
+    } = request;
+    if !task.checkpoint.is_empty() {
+        return Err(Error::Unimplemented(
+            "restoring a checkpoint is not supported".into(),
+        ));
+    }
+    let stdio = Stdio::new(&task.stdin, &task.stdout, &task.stderr, task.terminal);
+    let for_plan = task.clone();
+    let plan = blocking(move || Plan::read(&for_plan, &namespace)).await?;
+    // Console sockets need the async runtime, so not in the blocking part.
+    let prepared = Prepared::new(&stdio, plan.options.io_owner)?;
+    let (plan, made) = blocking(move || plan.make(records)).await?;
+    match complete(&shared, &task, stdio, prepared, &plan, &made).await {
+        Ok((container, exited)) => {
+            announce(&container, &task);
+            container.watch(Arc::clone(&container.init), exited, None);
+            Ok(container)
+        }
+        Err(error) => {
+            made.undo(&shared).await;
+            Err(error)
+        }
+    }
+}
+
+impl Plan {
+    fn read(task: &CreateTaskRequest, namespace: &str) -> Result<Plan> {
+        let bundle = PathBuf::from(&task.bundle);
+        let options = Options::load(Path::new(CONFIG_FILE), task.options.as_ref())?;
+        let root = options
+            .root
+            .clone()
+            .unwrap_or_else(|| RUNTIME_ROOT.into())
+            .join(namespace);
+        let identity = Identity {
+            id: task.id.clone(),
+            namespace: namespace.to_owned(),
+            bundle: bundle.clone(),
+            runtime: options.find_runtime(std::env::var_os("PATH").as_deref())?,
+            runtime_root: root,
+        };
+        Ok(Plan {
+            spec: Spec::load(&bundle, &task.id)?,
+            options,
+            identity,
+            mounts: task.rootfs.clone(),
+            rootfs: bundle.join(rootfs::FOLDER),
+        })
+    }
+
+    /// Makes what must be there before the runtime runs: the cgroups and their record first,
+    /// since the record is what `delete` goes by after a crash.
+    fn make(self, records: Records) -> Result<(Plan, Made)> {
+        let identity = self.identity.clone();
+        let runtime = Runtime::new(
+            identity.runtime.clone(),
+            identity.runtime_root.clone(),
+            identity.bundle.clone(),
+            identity.id.clone(),
+        );
+        let placement = Placement::create(records, identity, &self.spec, &self.options)?;
+        if let Err(error) = rootfs::mount(&self.mounts, &self.rootfs) {
+            if let Err(left) = placement.remove() {
+                log::error!("undoing the creation of {}: {left}", self.identity.id);
+            }
+            return Err(error);
+        }
+        let made = Made {
+            placement: Arc::new(RwLock::new(placement)),
+            runtime: Arc::new(runtime),
+            rootfs: self.rootfs.clone(),
+        };
+        Ok((self, made))
+    }
+}
+
+impl Made {
+    /// Unmakes it, in reverse. What cannot be unmade is logged: `delete` tries again.
+    async fn undo(self, shared: &Shared) {
+        let id = self.runtime.id.clone();
+        let log = |outcome: Result<()>| {
+            if let Err(error) = outcome {
+                log::error!("undoing the creation of {id}: {error}");
+            }
+        };
+        if self.runtime.knows_container() {
+            let placement = Arc::clone(&self.placement);
+            let surroundings = move || read(&placement).surroundings_for_create();
+            let call = Call::Delete;
+            log(self.runtime.run(&shared.reaper, call, surroundings).await);
+        }
+        log(blocking(move || {
+            let unmounted = rootfs::unmount(&self.rootfs);
+            read(&self.placement).remove()?;
+            unmounted
+        })
+        .await);
+    }
+}
+
+/// The part that a failure undoes: the runtime's create and what follows it.
+async fn complete(
+    shared: &Shared,
+    task: &CreateTaskRequest,
+    stdio: Stdio,
+    prepared: Prepared,
+    plan: &Plan,
+    made: &Made,
+) -> Result<(Arc<Container>, Exited)> {
+    let init = Process::new(Kind::Init, "", stdio.clone());
+    let pid_file = plan.identity.bundle.join(PID_FILE);
+    let call = Call::Create {
+        pid_file: pid_file.clone(),
+        console: prepared.console_path(),
+        no_pivot: plan.options.no_pivot_root,
+        no_new_keyring: plan.options.no_new_keyring,
+    };
+    let expected = shared.reaper.expect();
+    let placement = Arc::clone(&made.placement);
+    let ends = made
+        .runtime
+        .call(
+            &shared.reaper,
+            call,
+            move || read(&placement).surroundings_for_create(),
+            Some(move |command: &mut std::process::Command| prepared.attach(&stdio, command)),
+        )
+        .await?;
+    let placement = Arc::clone(&made.placement);
+    let pid = blocking(move || {
+        let pid = read_pid(&pid_file)?;
+        write(&placement).created(pid)?;
+        Ok(pid)
+    })
+    .await?;
+    let exited = expected.adopt(pid);
+    init.has_pid(pid);
+    if let Some(ends) = ends {
+        match ends.copy(&init.tasks()).await {
+            Ok(terminal) => init.has_terminal(terminal),
+            Err(error) => {
+                init.tasks().abort().await;
+                return Err(error);
+            }
+        }
+    }
+    let container = Container {
+        id: task.id.clone(),
+        bundle: plan.identity.bundle.clone(),
+        init: Arc::new(init),
+        shared: shared.clone(),
+        runtime: Arc::clone(&made.runtime),
+        placement: Arc::clone(&made.placement),
+        rootfs: plan.rootfs.clone(),
+        private_pid_namespace: plan.spec.private_pid_namespace,
+        io_owner: plan.options.io_owner,
+        execs: Mutex::new(BTreeMap::new()),
+        running: watch::Sender::new(0),
+        changing: tokio::sync::RwLock::new(()),
+    };
+    Ok((Arc::new(container), exited))
+}
+
+fn announce(container: &Container, task: &CreateTaskRequest) {
+    let event = TaskCreate {
+        container_id: container.id.clone(),
+        bundle: task.bundle.clone(),
+        rootfs: task.rootfs.clone(),
+        io: MessageField::some(TaskIO {
+            stdin: task.stdin.clone(),
+            stdout: task.stdout.clone(),
+            stderr: task.stderr.clone(),
+            terminal: task.terminal,
+            ..Default::default()
+        }),
+        checkpoint: task.checkpoint.clone(),
+        pid: container.init.pid_or_zero(),
+        ..Default::default()
+    };
+    container
+        .shared
+        .events
+        .publish(TASK_CREATE_EVENT_TOPIC, &event);
+}

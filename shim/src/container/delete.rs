@@ -1,0 +1,104 @@
+//! Deletion of a container, or of one of its execs.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use containerd_shim_protos::{
+    events::task::TaskDelete, protobuf::MessageField, topics::TASK_DELETE_EVENT_TOPIC,
+};
+
+use super::Container;
+use crate::{
+    error::Result,
+    events::timestamp,
+    guard::blocking,
+    lock::{lock, read},
+    process::Process,
+    reaper::Exit,
+    rootfs,
+    runtime::Call,
+    state::{Action, Kind},
+};
+
+/// How long the exit of an init that the deletion itself has killed may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a deletion answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deleted {
+    /// The pid that the process had.
+    pub(crate) pid: u32,
+    /// How it ended; for an exec that was never started, now and with status 0.
+    pub(crate) exit: Exit,
+}
+
+/// A process without an exit was never started: it is deleted as if it had ended well.
+pub(super) fn outcome(process: &Process) -> Deleted {
+    Deleted {
+        pid: process.pid_or_zero(),
+        exit: process.exit().unwrap_or(Exit {
+            status: 0,
+            at: SystemTime::now(),
+        }),
+    }
+}
+
+impl Container {
+    /// Deletes the process of this exec id, or with an empty one the container.
+    pub(crate) async fn delete(&self, exec_id: &str) -> Result<Deleted> {
+        let process = self.process(exec_id)?;
+        match process.kind() {
+            Kind::Exec => self.delete_exec(&process).await,
+            Kind::Init => self.delete_init(&process).await,
+        }
+    }
+
+    async fn delete_init(&self, init: &Process) -> Result<Deleted> {
+        let _alone = self.changing.write().await;
+        init.check(Action::Delete)?;
+        if self.runtime.knows_container() {
+            let placement = Arc::clone(&self.placement);
+            let surroundings = move || read(&placement).surroundings_for_create();
+            self.runtime
+                .run(&self.shared.reaper, Call::Delete, surroundings)
+                .await?;
+        }
+        // An init that was never started has been killed just now, and its exit comes first.
+        if tokio::time::timeout(PATIENCE, init.wait()).await.is_err() {
+            log::error!("the init of {} did not end within {PATIENCE:?}", self.id);
+        }
+        init.close().await;
+        let (rootfs, placement) = (self.rootfs.clone(), Arc::clone(&self.placement));
+        blocking(move || {
+            let unmounted = rootfs::unmount(&rootfs);
+            read(&placement).remove()?;
+            unmounted
+        })
+        .await?;
+        let deleted = outcome(init);
+        init.deleted(deleted.exit)?;
+        self.forget_execs().await;
+        let event = TaskDelete {
+            container_id: self.id.clone(),
+            pid: deleted.pid,
+            exit_status: deleted.exit.status,
+            exited_at: MessageField::some(timestamp(deleted.exit.at)),
+            ..Default::default()
+        };
+        self.shared.events.publish(TASK_DELETE_EVENT_TOPIC, &event);
+        Ok(deleted)
+    }
+
+    /// Execs that nobody has deleted go with the container.
+    async fn forget_execs(&self) {
+        let execs = std::mem::take(&mut *lock(&self.execs));
+        for exec in execs.into_values() {
+            exec.tasks().abort().await;
+            if let Err(error) = exec.deleted(outcome(&exec).exit) {
+                log::error!("exec {} of {}: {error}", exec.id, self.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Processes that are added to a running container.
+
+use std::{path::PathBuf, sync::Arc};
+
+use containerd_shim::io::Stdio;
+use containerd_shim_protos::{
+    api::ExecProcessRequest,
+    events::task::{TaskExecAdded, TaskExecStarted},
+    topics::{TASK_EXEC_ADDED_EVENT_TOPIC, TASK_EXEC_STARTED_EVENT_TOPIC},
+};
+use tokio::sync::watch;
+
+use super::{
+    Container, check_id,
+    delete::{Deleted, outcome},
+    read_pid,
+};
+use crate::{
+    error::{Error, Result},
+    guard::blocking,
+    lock::{lock, read},
+    process::Process,
+    reaper::Exited,
+    runtime::Call,
+    state::{Action, Kind},
+    stdio::Prepared,
+};
+
+/// Counts an exec among the running ones while it lives.
+#[derive(Debug)]
+pub(super) struct Running(watch::Sender<usize>);
+
+impl Running {
+    fn new(count: &watch::Sender<usize>) -> Running {
+        count.send_modify(|running| *running += 1);
+        Running(count.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
+    }
+}
+
+/// The files of one exec in the bundle.
+struct Files {
+    process: PathBuf,
+    pid: PathBuf,
+}
+
+impl Container {
+    fn exec_files(&self, exec_id: &str) -> Files {
+        Files {
+            process: self.bundle.join(format!("{exec_id}.process.json")),
+            pid: self.bundle.join(format!("{exec_id}.pid")),
+        }
+    }
+
+    /// Adds a process; [`Container::start_exec`] starts it.
+    pub(crate) async fn exec(&self, request: ExecProcessRequest) -> Result<()> {
+        check_id("exec id", &request.exec_id)?;
+        self.init.check(Action::Exec)?;
+        let json = request.spec.as_ref().map(|spec| spec.value.as_slice());
+        let description = describe(json.unwrap_or_default(), request.terminal)?;
+        let stdio = Stdio::new(
+            &request.stdin,
+            &request.stdout,
+            &request.stderr,
+            request.terminal,
+        );
+        let process = Process::new(Kind::Exec, &request.exec_id, stdio);
+        {
+            let mut execs = lock(&self.execs);
+            if execs.contains_key(&request.exec_id) {
+                return Err(Error::AlreadyExists(format!(
+                    "exec {} of container {}",
+                    request.exec_id, self.id
+                )));
+            }
+            execs.insert(request.exec_id.clone(), Arc::new(process));
+        }
+        let file = self.exec_files(&request.exec_id).process;
+        let written =
+            blocking(move || std::fs::write(&file, description).map_err(Error::io("write", file)))
+                .await;
+        if let Err(error) = written {
+            lock(&self.execs).remove(&request.exec_id);
+            return Err(error);
+        }
+        let event = TaskExecAdded {
+            container_id: self.id.clone(),
+            exec_id: request.exec_id,
+            ..Default::default()
+        };
+        self.shared
+            .events
+            .publish(TASK_EXEC_ADDED_EVENT_TOPIC, &event);
+        Ok(())
+    }
+
+    /// Starts an exec. Returns its pid.
+    pub(crate) async fn start_exec(self: &Arc<Self>, exec_id: &str) -> Result<u32> {
+        let process = self.process(exec_id)?;
+        let _no_change = self.changing.read().await;
+        let _starting = process.starting.lock().await;
+        process.check(Action::Start)?;
+        // Counted before the init can end: its exit then waits for this one's.
+        let running = self
+            .init
+            .check_then(Action::Exec, || Running::new(&self.running))?;
+        let (pid, exited) = match self.run_exec(&process).await {
+            Ok(started) => started,
+            Err(error) => {
+                process.renew_tasks().await;
+                return Err(error);
+            }
+        };
+        process.has_pid(pid);
+        process.apply(Action::Start)?;
+        let event = TaskExecStarted {
+            container_id: self.id.clone(),
+            exec_id: process.id.clone(),
+            pid: process.pid_or_zero(),
+            ..Default::default()
+        };
+        self.shared
+            .events
+            .publish(TASK_EXEC_STARTED_EVENT_TOPIC, &event);
+        self.watch(Arc::clone(&process), exited, Some(running));
+        Ok(event.pid)
+    }
+
+    async fn run_exec(&self, process: &Process) -> Result<(i32, Exited)> {
+        let files = self.exec_files(&process.id);
+        let stdio = process.stdio.clone();
+        let prepared = Prepared::new(&stdio, self.io_owner)?;
+        let call = Call::Exec {
+            process: files.process,
+            pid_file: files.pid.clone(),
+            console: prepared.console_path(),
+        };
+        let expected = self.shared.reaper.expect();
+        let placement = Arc::clone(&self.placement);
+        let ends = self
+            .runtime
+            .call(
+                &self.shared.reaper,
+                call,
+                move || read(&placement).surroundings_for_exec(),
+                Some(move |command: &mut std::process::Command| prepared.attach(&stdio, command)),
+            )
+            .await?;
+        let pid = blocking(move || read_pid(&files.pid)).await?;
+        let exited = expected.adopt(pid);
+        match self.settle_exec(process, pid, ends).await {
+            Ok(()) => Ok((pid, exited)),
+            Err(error) => {
+                // It runs, but not as it must: without its limits, or without its stdio.
+                if let Err(left) = self.shared.reaper.signal(pid, libc::SIGKILL) {
+                    log::error!("kill {pid}, an exec in {} that failed: {left}", self.id);
+                }
+                exited.await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn settle_exec(
+        &self,
+        process: &Process,
+        pid: i32,
+        ends: Option<crate::stdio::Ends>,
+    ) -> Result<()> {
+        let placement = Arc::clone(&self.placement);
+        blocking(move || read(&placement).exec_started(pid)).await?;
+        if let Some(ends) = ends {
+            process.has_terminal(ends.copy(&process.tasks()).await?);
+        }
+        Ok(())
+    }
+
+    /// Deletes an exec that has ended or was never started.
+    pub(super) async fn delete_exec(&self, process: &Process) -> Result<Deleted> {
+        let _starting = process.starting.lock().await;
+        process.check(Action::Delete)?;
+        process.close().await;
+        let deleted = outcome(process);
+        process.deleted(deleted.exit)?;
+        lock(&self.execs).remove(&process.id);
+        let files = self.exec_files(&process.id);
+        blocking(move || {
+            for file in [files.process, files.pid] {
+                match std::fs::remove_file(&file) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        // It goes with the bundle.
+                        log::warn!("remove {}: {error}", file.display());
+                    }
+                    _ => {}
+                }
+            }
+            Ok(deleted)
+        })
+        .await
+    }
+}
+
+/// The process for the runtime. What the client sent stays as it is but for the terminal,
+/// which the request decides.
+fn describe(json: &[u8], terminal: bool) -> Result<Vec<u8>> {
+    let malformed = |error: serde_json::Error| Error::InvalidArgument(format!("spec: {error}"));
+    let mut process: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(json).map_err(malformed)?;
+    process.insert("terminal".into(), terminal.into());
+    serde_json::to_vec(&process).map_err(malformed)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_decides_about_the_terminal() {
+        let json = br#"{"args":["sh"],"terminal":false,"unknown":{"a":[1]},"cwd":"/"}"#;
+        let made: serde_json::Value =
+            serde_json::from_slice(&describe(json, true).unwrap()).unwrap();
+        assert_eq!(
+            made,
+            serde_json::json!({"args":["sh"],"terminal":true,"unknown":{"a":[1]},"cwd":"/"})
+        );
+    }
+
+    #[test]
+    fn a_malformed_process_is_refused() {
+        for json in [&b""[..], b"[]", b"{"] {
+            let refused = describe(json, false);
+            assert!(matches!(refused, Err(Error::InvalidArgument(_))));
+        }
+    }
+
+    #[test]
+    fn running_execs_are_counted() {
+        let count = watch::Sender::new(0);
+        let first = Running::new(&count);
+        let second = Running::new(&count);
+        assert_eq!(*count.borrow(), 2);
+        drop(first);
+        drop(second);
+        assert_eq!(*count.borrow(), 0);
+    }
+}

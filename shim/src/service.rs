@@ -1,0 +1,326 @@
+//! The task service: containerd's requests, answered.
+//!
+//! Here is which container a request is for; what is done with it is the container's part.
+
+mod answers;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use containerd_shim::ExitSignal;
+use containerd_shim_protos::{
+    api::{
+        CheckpointTaskRequest, CloseIORequest, ConnectRequest, ConnectResponse, CreateTaskRequest,
+        CreateTaskResponse, DeleteRequest, DeleteResponse, Empty, ExecProcessRequest, KillRequest,
+        PauseRequest, PidsRequest, PidsResponse, ResizePtyRequest, ResumeRequest, ShutdownRequest,
+        StartRequest, StartResponse, StateRequest, StateResponse, StatsRequest, StatsResponse,
+        UpdateTaskRequest, WaitRequest, WaitResponse,
+    },
+    shim_async::Task,
+    ttrpc::{self, r#async::TtrpcContext},
+};
+
+use crate::{
+    container::{self, Container, Shared},
+    error::{Error, Result},
+    guard::guarded,
+    lock::lock,
+    metrics,
+    record::Records,
+};
+
+/// The service of one shim.
+#[derive(Clone)]
+pub(crate) struct Service {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    namespace: String,
+    records: Records,
+    shared: Shared,
+    containers: Mutex<HashMap<String, Slot>>,
+    exit: Arc<ExitSignal>,
+}
+
+/// A name that is taken.
+enum Slot {
+    /// By a container that is being created.
+    Creating,
+    /// By a container.
+    Created(Arc<Container>),
+}
+
+impl Service {
+    /// The service for `namespace`; `exit` is signalled when the shim is to end.
+    pub(crate) fn new(
+        namespace: &str,
+        records: Records,
+        shared: Shared,
+        exit: Arc<ExitSignal>,
+    ) -> Service {
+        Service {
+            parts: Arc::new(Parts {
+                namespace: namespace.to_owned(),
+                records,
+                shared,
+                containers: Mutex::default(),
+                exit,
+            }),
+        }
+    }
+
+    fn container(&self, id: &str) -> Result<Arc<Container>> {
+        match lock(&self.parts.containers).get(id) {
+            Some(Slot::Created(container)) => Ok(Arc::clone(container)),
+            Some(Slot::Creating) | None => Err(Error::NotFound(format!("container {id}"))),
+        }
+    }
+
+    async fn create_container(&self, task: CreateTaskRequest) -> Result<Arc<Container>> {
+        container::check_id("container id", &task.id)?;
+        let id = task.id.clone();
+        match lock(&self.parts.containers).entry(id.clone()) {
+            Entry::Occupied(_) => return Err(Error::AlreadyExists(format!("container {id}"))),
+            Entry::Vacant(slot) => slot.insert(Slot::Creating),
+        };
+        // Frees the name unless the container takes it, also when the creation panics.
+        let reserved = Reserved {
+            parts: &self.parts,
+            id: &id,
+        };
+        let request = container::Request {
+            task,
+            namespace: self.parts.namespace.clone(),
+            records: self.parts.records.clone(),
+        };
+        let container = container::create(self.parts.shared.clone(), request).await?;
+        reserved.take(Arc::clone(&container));
+        Ok(container)
+    }
+
+    async fn delete_process(&self, id: &str, exec_id: &str) -> Result<container::Deleted> {
+        let deleted = self.container(id)?.delete(exec_id).await?;
+        if exec_id.is_empty() {
+            lock(&self.parts.containers).remove(id);
+        }
+        Ok(deleted)
+    }
+
+    fn shutdown_if_idle(&self) {
+        // It comes once per container; the others of a pod may still run.
+        let left = lock(&self.parts.containers).len();
+        match left {
+            0 => self.parts.exit.signal(),
+            _ => log::debug!("not shutting down: {left} containers are left"),
+        }
+    }
+}
+
+struct Reserved<'a> {
+    parts: &'a Parts,
+    id: &'a str,
+}
+
+impl Reserved<'_> {
+    fn take(self, container: Arc<Container>) {
+        lock(&self.parts.containers).insert(self.id.to_owned(), Slot::Created(container));
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut containers = lock(&self.parts.containers);
+        if let Some(Slot::Creating) = containers.get(self.id) {
+            containers.remove(self.id);
+        }
+    }
+}
+
+#[async_trait]
+impl Task for Service {
+    async fn state(&self, _: &TtrpcContext, request: StateRequest) -> ttrpc::Result<StateResponse> {
+        let service = self.clone();
+        guarded("State", async move {
+            let container = service.container(&request.id)?;
+            let process = container.process(&request.exec_id)?;
+            Ok(answers::state(&container, &process))
+        })
+        .await
+    }
+
+    async fn create(
+        &self,
+        _: &TtrpcContext,
+        request: CreateTaskRequest,
+    ) -> ttrpc::Result<CreateTaskResponse> {
+        let service = self.clone();
+        guarded("Create", async move {
+            let container = service.create_container(request).await?;
+            Ok(CreateTaskResponse {
+                pid: container.init.pid_or_zero(),
+                ..Default::default()
+            })
+        })
+        .await
+    }
+
+    async fn start(&self, _: &TtrpcContext, request: StartRequest) -> ttrpc::Result<StartResponse> {
+        let service = self.clone();
+        guarded("Start", async move {
+            let container = service.container(&request.id)?;
+            let pid = match request.exec_id.as_str() {
+                "" => container.start().await?,
+                exec_id => container.start_exec(exec_id).await?,
+            };
+            Ok(StartResponse {
+                pid,
+                ..Default::default()
+            })
+        })
+        .await
+    }
+
+    async fn delete(
+        &self,
+        _: &TtrpcContext,
+        request: DeleteRequest,
+    ) -> ttrpc::Result<DeleteResponse> {
+        let service = self.clone();
+        guarded("Delete", async move {
+            let deleted = service.delete_process(&request.id, &request.exec_id);
+            Ok(answers::deleted(deleted.await?))
+        })
+        .await
+    }
+
+    async fn pids(&self, _: &TtrpcContext, request: PidsRequest) -> ttrpc::Result<PidsResponse> {
+        let service = self.clone();
+        guarded("Pids", async move {
+            let pids = service.container(&request.id)?.pids().await?;
+            answers::pids(pids)
+        })
+        .await
+    }
+
+    async fn pause(&self, _: &TtrpcContext, request: PauseRequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Pause", async move {
+            service.container(&request.id)?.pause().await?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn resume(&self, _: &TtrpcContext, request: ResumeRequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Resume", async move {
+            service.container(&request.id)?.resume().await?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
+        guarded("Checkpoint", async {
+            Err(Error::Unimplemented("checkpoints are not supported".into()))
+        })
+        .await
+    }
+
+    async fn kill(&self, _: &TtrpcContext, request: KillRequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Kill", async move {
+            let container = service.container(&request.id)?;
+            container
+                .kill(&request.exec_id, request.signal, request.all)
+                .await?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn exec(&self, _: &TtrpcContext, request: ExecProcessRequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Exec", async move {
+            service.container(&request.id)?.exec(request).await?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn resize_pty(
+        &self,
+        _: &TtrpcContext,
+        request: ResizePtyRequest,
+    ) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("ResizePty", async move {
+            let process = service.container(&request.id)?.process(&request.exec_id)?;
+            process.resize(request.width, request.height)?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn close_io(&self, _: &TtrpcContext, request: CloseIORequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("CloseIO", async move {
+            let process = service.container(&request.id)?.process(&request.exec_id)?;
+            if request.stdin {
+                process.tasks().close_input();
+            }
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    async fn update(&self, _: &TtrpcContext, request: UpdateTaskRequest) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Update", async move {
+            let container = service.container(&request.id)?;
+            container.update(answers::resources(&request)?).await?;
+            Ok(Empty::new())
+        })
+        .await
+    }
+
+    // Not guarded: it changes nothing, and a task of its own would outlive a client that has
+    // given up by as long as the process runs.
+    async fn wait(&self, _: &TtrpcContext, request: WaitRequest) -> ttrpc::Result<WaitResponse> {
+        let process = self.container(&request.id)?.process(&request.exec_id)?;
+        Ok(answers::exit(process.wait().await))
+    }
+
+    async fn stats(&self, _: &TtrpcContext, request: StatsRequest) -> ttrpc::Result<StatsResponse> {
+        let service = self.clone();
+        guarded("Stats", async move {
+            let stats = service.container(&request.id)?.stats().await?;
+            let mut response = StatsResponse::new();
+            response.set_stats(metrics::any(&stats)?);
+            Ok(response)
+        })
+        .await
+    }
+
+    async fn connect(
+        &self,
+        _: &TtrpcContext,
+        request: ConnectRequest,
+    ) -> ttrpc::Result<ConnectResponse> {
+        let container = self.container(&request.id).ok();
+        Ok(ConnectResponse {
+            shim_pid: std::process::id(),
+            task_pid: container.map_or(0, |container| container.init.pid_or_zero()),
+            ..Default::default()
+        })
+    }
+
+    async fn shutdown(&self, _: &TtrpcContext, _: ShutdownRequest) -> ttrpc::Result<Empty> {
+        self.shutdown_if_idle();
+        Ok(Empty::new())
+    }
+}
