@@ -1,12 +1,15 @@
 //! The values on the running kernel. They need root and cgroup v1.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod blkio;
+mod refused;
+
 use std::fs;
 
 use super::*;
 use crate::{
     limit::Limit,
-    resources::{Device, Throttle, WeightDevice},
+    resources::{Device, Throttle},
     v1::test_cgroup::{TestCgroup, TestProcess},
 };
 
@@ -122,6 +125,16 @@ fn there_and_back(controller: Controller, rows: &[(serde_json::Value, &[(&str, &
         written.undo().unwrap();
         assert_eq!(case.values(), before);
     }
+}
+
+/// A disk that can be throttled.
+fn a_disk() -> Device {
+    fs::read_dir("/sys/block")
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path().join("dev")).unwrap())
+        .map(|number| number.trim().parse().unwrap())
+        .next()
+        .expect("a block device in /sys/block")
 }
 
 #[test]
@@ -256,244 +269,6 @@ fn cpuset_and_pids() {
             (json!({"pids": max()}), &[("pids.max", "max")]),
         ],
     );
-}
-
-/// A disk that can be throttled.
-fn a_disk() -> Device {
-    fs::read_dir("/sys/block")
-        .unwrap()
-        .map(|entry| fs::read_to_string(entry.unwrap().path().join("dev")).unwrap())
-        .map(|number| number.trim().parse().unwrap())
-        .next()
-        .expect("a block device in /sys/block")
-}
-
-/// A number that no block device has.
-const NO_DISK: Device = Device {
-    major: 4000,
-    minor: 7,
-};
-
-#[test]
-fn blkio() {
-    use serde_json::json;
-    let disk = a_disk();
-    let file = "blkio.throttle.write_bps_device";
-    let rate = |rate| json!({"blkio": {"throttle": {"write_bps": {disk.to_string(): rate}}}});
-    there_and_back(
-        Controller::Blkio,
-        &[
-            (rate(at(MIB)), &[(file, &format!("{disk} 1048576"))]),
-            (
-                json!({"blkio": {"throttle": {"read_iops": {disk.to_string(): at(77)}}}}),
-                &[
-                    ("blkio.throttle.read_iops_device", &format!("{disk} 77")),
-                    (file, &format!("{disk} 1048576")),
-                ],
-            ),
-            (rate(at(2 * MIB)), &[(file, &format!("{disk} 2097152"))]),
-            (rate(max()), &[(file, "")]),
-        ],
-    );
-}
-
-/// A loop device that the test made, for its own I/O scheduler.
-struct LoopDisk {
-    node: String,
-    image: PathBuf,
-    scheduler: PathBuf,
-    before: String,
-}
-
-impl LoopDisk {
-    fn new() -> LoopDisk {
-        let name = format!("lazycg-values-{}.img", std::process::id());
-        let image = std::env::temp_dir().join(name);
-        fs::File::create(&image).unwrap().set_len(16 * MIB).unwrap();
-        let output = std::process::Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&image)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let node = String::from_utf8(output.stdout).unwrap().trim().to_string();
-        let scheduler = PathBuf::from(node.replace("/dev/", "/sys/block/")).join("queue/scheduler");
-        // `none mq-deadline [bfq]`: the one in force stands in brackets.
-        let shown = fs::read_to_string(&scheduler).unwrap();
-        let before = shown.split(['[', ']']).nth(1).unwrap().to_string();
-        LoopDisk {
-            node,
-            image,
-            scheduler,
-            before,
-        }
-    }
-
-    fn schedule(&self, name: &str) {
-        fs::write(&self.scheduler, name).unwrap();
-    }
-
-    fn device(&self) -> Device {
-        let dev = self.node.replace("/dev/", "/sys/block/") + "/dev";
-        fs::read_to_string(dev).unwrap().trim().parse().unwrap()
-    }
-}
-
-impl Drop for LoopDisk {
-    fn drop(&mut self) {
-        self.schedule(&self.before);
-        let detached = std::process::Command::new("losetup")
-            .args(["--detach", &self.node])
-            .status();
-        assert!(detached.unwrap().success());
-        fs::remove_file(&self.image).unwrap();
-    }
-}
-
-/// BFQ forgets the weights by device whenever the cgroup's own weight is written.
-#[test]
-fn bfq_weights() {
-    let loop_disk = LoopDisk::new();
-    let disk = loop_disk.device();
-    let case = Case::new([Controller::Blkio]);
-    let by_device = |weight| {
-        let weight = WeightDevice {
-            weight: Some(weight),
-            leaf_weight: None,
-        };
-        let mut wanted = Resources::default();
-        wanted.blkio.weight_device.insert(disk, weight);
-        wanted
-    };
-
-    loop_disk.schedule("mq-deadline");
-    let error = case.refused(&by_device(300));
-    assert!(
-        error.starts_with(&format!("blockIO.weightDevice[{disk}]: "))
-            && error.contains("scheduler"),
-        "{error}"
-    );
-
-    loop_disk.schedule("bfq");
-    let read = |file: &str| case.read(Controller::Blkio, file);
-    let first = case.apply(&by_device(300)).unwrap();
-    assert_eq!(
-        read("blkio.bfq.weight_device"),
-        format!("default 100\n{disk} 300")
-    );
-    let mut weight = Resources::default();
-    weight.blkio.weight = Some(500);
-    let second = case.apply(&weight).unwrap();
-    assert_eq!(read("blkio.bfq.weight"), "500");
-    assert_eq!(
-        read("blkio.bfq.weight_device"),
-        format!("default 500\n{disk} 300")
-    );
-    second.undo().unwrap();
-    assert_eq!(
-        read("blkio.bfq.weight_device"),
-        format!("default 100\n{disk} 300")
-    );
-    first.undo().unwrap();
-    assert_eq!(read("blkio.bfq.weight_device"), "default 100");
-}
-
-#[test]
-fn a_bad_field_beside_good_ones_changes_nothing() {
-    use Controller::*;
-    let case = Case::new([Memory, Cpu, Cpuset, Pids, Blkio]);
-    let disk = a_disk();
-    let mut first = resources(serde_json::json!({
-        "memory": {"limit": at(64 * MIB), "swap": at(64 * MIB)},
-        "cpu": {"shares": 512, "quota": at(50_000)},
-        "cpuset": {"cpus": "0"},
-        "pids": at(50),
-    }));
-    let throttle = |device, rate| BTreeMap::from([(device, Limit::At(rate))]);
-    first
-        .blkio
-        .throttle
-        .insert(Throttle::WriteBps, throttle(disk, MIB));
-    let _kept = case.apply(&first).unwrap();
-
-    let mut good = resources(serde_json::json!({
-        "memory": {"limit": at(128 * MIB), "swap": at(256 * MIB), "swappiness": 1},
-        "cpu": {"shares": 2048, "quota": at(70_000), "burst": 10_000},
-        "cpuset": {"cpus": "0", "mems": "0"},
-        "pids": at(60),
-    }));
-    good.blkio
-        .throttle
-        .insert(Throttle::WriteBps, throttle(disk, 2 * MIB));
-
-    let with = |change: &dyn Fn(&mut Resources)| {
-        let mut wanted = good.clone();
-        change(&mut wanted);
-        wanted
-    };
-    for (wanted, start) in [
-        (
-            with(&|w| w.cpuset.cpus = Some("0,99".into())),
-            "cpu.cpus: \"0,99\" is more than",
-        ),
-        (
-            with(&|w| w.cpu.period = Some(5_000_000)),
-            "cpu.period: write \"5000000\"",
-        ),
-        (
-            with(&|w| w.cpu.quota = Some(Limit::At(10))),
-            "cpu.quota: write \"10\"",
-        ),
-        (with(&|w| w.cpu.shares = Some(0)), "cpu.shares: 0"),
-        (
-            with(&|w| w.pids = Some(Limit::At(1 << 40))),
-            "pids.limit: 1099511627776",
-        ),
-        (with(&|w| w.memory.swap = None), "memory.limit: 134217728"),
-        (
-            with(&|w| w.memory.swappiness = Some(1000)),
-            "memory.swappiness: write \"1000\"",
-        ),
-        (
-            with(&|w| w.blkio.leaf_weight = Some(100)),
-            "blockIO.leafWeight: 100",
-        ),
-        (
-            with(&|w| {
-                w.blkio
-                    .throttle
-                    .insert(Throttle::WriteIops, throttle(NO_DISK, 5));
-            }),
-            "blockIO.throttleWriteIOPSDevice[4000:7]: there is no such disk",
-        ),
-    ] {
-        let error = case.refused(&wanted);
-        assert!(error.starts_with(start), "{error}");
-    }
-    case.apply(&good).unwrap().undo().unwrap();
-    assert_eq!(case.read(Memory, "memory.limit_in_bytes"), "67108864");
-}
-
-#[test]
-fn a_memory_limit_below_usage_is_refused() {
-    let case = Case::new([Controller::Memory]);
-    let cgroup = &case.cgroups[&Controller::Memory];
-    // Nothing can be swapped out, so that the kernel cannot make room.
-    cgroup.write("memory.swappiness", "0");
-    let _process = TestProcess::run(
-        "x=$(head -c 33554432 /dev/zero | tr '\\0' a); echo ready; read y",
-        &[&cgroup.dir],
-    );
-    let mut wanted = Resources::default();
-    wanted.memory.limit = Some(Limit::At(16 * MIB));
-    let error = case.refused(&wanted);
-    assert!(
-        error.starts_with("memory.limit: 16777216 is below the present usage, "),
-        "{error}"
-    );
-    wanted.memory.check_before_update = true;
-    let error = case.refused(&wanted);
-    assert!(error.contains("checkBeforeUpdate"), "{error}");
 }
 
 #[test]
