@@ -1,11 +1,12 @@
 //! `memory.*` of cgroup v1 (Documentation/admin-guide/cgroup-v1/memory.rst).
 
-use std::path::Path;
+mod present;
 
+pub(crate) use self::present::from_kernel;
+pub(super) use self::present::{Present, accounts_swap, parent_swappiness};
 use super::write::{Change, Refusal};
 use crate::{
     error::{Error, Result},
-    kernel_file,
     limit::Limit,
     resources::Memory,
     sysconf,
@@ -18,102 +19,6 @@ const SWAP_USAGE: &str = "memory.memsw.usage_in_bytes";
 const SOFT_LIMIT: &str = "memory.soft_limit_in_bytes";
 const SWAPPINESS: &str = "memory.swappiness";
 const OOM_CONTROL: &str = "memory.oom_control";
-
-/// The values in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Present {
-    limit: Limit,
-    usage: u64,
-    /// Limit and usage of memory and swap together; none where the kernel does not account
-    /// swap (`swapaccount=0`, or built without).
-    swap: Option<(Limit, u64)>,
-    reservation: Limit,
-    swappiness: u64,
-    oom_killer_disabled: bool,
-}
-
-impl Present {
-    /// What a new cgroup has.
-    pub(super) fn fresh(accounts_swap: bool) -> Present {
-        Present {
-            limit: Limit::Max,
-            usage: 0,
-            swap: accounts_swap.then_some((Limit::Max, 0)),
-            reservation: Limit::Max,
-            swappiness: 60,
-            oom_killer_disabled: false,
-        }
-    }
-
-    /// Reads them.
-    pub(super) fn read(dir: &Path) -> Result<Present> {
-        let limit = |file| kernel_file::read_number(&dir.join(file)).map(from_kernel);
-        let swap = match kernel_file::read_number_if_there(&dir.join(SWAP_LIMIT))? {
-            Some(limit) => Some((
-                from_kernel(limit),
-                kernel_file::read_number(&dir.join(SWAP_USAGE))?,
-            )),
-            None => None,
-        };
-        let oom_control = kernel_file::read(&dir.join(OOM_CONTROL))?;
-        Ok(Present {
-            limit: limit(LIMIT)?,
-            usage: kernel_file::read_number(&dir.join(USAGE))?,
-            swap,
-            reservation: limit(SOFT_LIMIT)?,
-            swappiness: kernel_file::read_number(&dir.join(SWAPPINESS))?,
-            oom_killer_disabled: kernel_file::keyed(&oom_control, "oom_kill_disable") == Some(1),
-        })
-    }
-
-    /// What differs from the kernel's default, by field. A new cgroup takes its swappiness
-    /// from its parent.
-    pub(super) fn in_force(&self, parent_swappiness: u64) -> Vec<(String, String)> {
-        let mut fields = Vec::new();
-        let limits = [
-            ("memory.limit", Some(self.limit)),
-            ("memory.swap", self.swap.map(|(limit, _)| limit)),
-            ("memory.reservation", Some(self.reservation)),
-        ];
-        for (field, limit) in limits {
-            if let Some(Limit::At(bytes)) = limit {
-                fields.push((field.to_string(), bytes.to_string()));
-            }
-        }
-        if self.swappiness != parent_swappiness {
-            fields.push(("memory.swappiness".into(), self.swappiness.to_string()));
-        }
-        if self.oom_killer_disabled {
-            fields.push(("memory.disableOOMKiller".into(), "true".into()));
-        }
-        fields
-    }
-}
-
-/// The swappiness that a new cgroup below `dir`'s parent has.
-pub(super) fn parent_swappiness(dir: &Path) -> Result<u64> {
-    match dir.parent() {
-        Some(parent) => {
-            Ok(kernel_file::read_number_if_there(&parent.join(SWAPPINESS))?.unwrap_or(60))
-        }
-        None => Ok(60),
-    }
-}
-
-/// Whether the cgroup `dir` accounts swap.
-pub(super) fn accounts_swap(dir: &Path) -> bool {
-    dir.join(SWAP_LIMIT).exists()
-}
-
-/// The kernel shows "unlimited" as the largest multiple of the page size below 2^63
-/// (`PAGE_COUNTER_MAX` pages); pages have at most 64 KiB.
-pub(crate) fn from_kernel(bytes: u64) -> Limit {
-    if bytes >= 0x7fff_ffff_ffff_0000 {
-        Limit::Max
-    } else {
-        Limit::At(bytes)
-    }
-}
 
 fn bytes(limit: Limit) -> u64 {
     match limit {
