@@ -4,7 +4,10 @@
 
 mod observer;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use lazy_cgroups::{
     container::{Container, Host, Updated, Wanted},
@@ -16,7 +19,7 @@ use lazy_cgroups::{
 
 use self::observer::ShimObserver;
 use crate::{
-    error::Result,
+    error::{Error, Result},
     options::Options,
     record::{self, Record, Records},
     spec::Spec,
@@ -48,9 +51,9 @@ pub struct Placement {
     records: Records,
     record: Record,
     container: Container,
-    /// Whether the runtime does not know all cgroups that the container has joined: then it
-    /// would put an exec beside them.
-    untold: bool,
+    /// Where the runtime knows that the container has cgroups. It would put an exec beside
+    /// those that it does not know.
+    told: BTreeSet<HierarchyKey>,
 }
 
 impl Placement {
@@ -84,9 +87,9 @@ impl Placement {
                 init_pid: None,
                 cgroups: container.state().clone(),
             },
+            told: container.state().plan.own().cloned().collect(),
             records,
             container,
-            untold: false,
         };
         // A host that the runtime cannot be given a view of: refused before anything is made.
         placement.view()?;
@@ -106,9 +109,9 @@ impl Placement {
         let host = Host::discover(Path::new(PROC))?;
         Ok(Placement {
             container: Container::from_state(host, record.cgroups.clone()),
+            told: record.cgroups.plan.own().cloned().collect(),
             records,
             record,
-            untold: false,
         })
     }
 
@@ -135,7 +138,8 @@ impl Placement {
     /// cgroup, the container's own cgroups. That is the second choice, because the runtime
     /// itself then counts as the container's: several MiB and some twenty threads of it.
     pub fn surroundings_for_exec(&self) -> Result<Surroundings> {
-        if !self.untold {
+        let mut own = self.container.state().plan.own();
+        if own.all(|hierarchy| self.told.contains(hierarchy)) {
             return self.surroundings_for_call();
         }
         Ok(Surroundings {
@@ -174,7 +178,7 @@ impl Placement {
             records: &self.records,
             record: &mut self.record,
             topology: &topology,
-            untold: &mut self.untold,
+            told: &mut self.told,
         };
         let updated = self.container.update(&resources, &mut observer)?;
         for warning in &updated.warnings {
@@ -231,8 +235,13 @@ impl Placement {
         let mut own = state.paths.clone();
         own.retain(|hierarchy, _| state.plan.is_own(hierarchy));
         let topology = &self.container.host().topology;
-        self.untold = !observer::tell(&self.record, topology, &own);
-        Ok(())
+        self.told.remove(&HierarchyKey::unified());
+        observer::tell(&self.record, topology, &own, &mut self.told).map_err(|source| {
+            Error::System {
+                operation: "tell the runtime the container's cgroups".to_string(),
+                source,
+            }
+        })
     }
 
     /// The view of what is own now; none for a container that is to see the host's

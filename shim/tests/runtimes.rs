@@ -161,6 +161,46 @@ fn an_exec_finds_its_way_when_runc_cannot_be_told() {
         let exec = fixture.exec(placement.surroundings_for_call().unwrap());
         placement.exec_started(exec).unwrap();
         assert_eq!(fixture.own(exec), limited);
+
+        // What runc does not know it need not forget.
+        placement.update(r#"{"memory": {"limit": -1}}"#).unwrap();
+        let lazy = hierarchies(&[Controller::Cpu, Controller::Cpuacct]);
+        let exec = fixture.exec(placement.surroundings_for_exec().unwrap());
+        assert_eq!(fixture.own(exec), lazy);
+        fixture.delete(&placement);
+    });
+}
+
+/// runc fails each exec when a cgroup that it knows is gone.
+#[test]
+fn a_container_stays_where_runc_cannot_be_told_that_it_leaves() {
+    where_root_is_shared(|| {
+        let fixture = Fixture::new("runc", "stays", |_| {});
+        let mut placement = fixture.place();
+        let init = fixture.create(&mut placement);
+        let start = ["start", &fixture.id];
+        fixture.run(placement.surroundings_for_call().unwrap(), &start);
+        placement
+            .update(r#"{"memory": {"limit": 67108864}}"#)
+            .unwrap();
+        let limited = fixture.own(init);
+        let record = placement.record().clone();
+
+        let state = fixture.folder.join("state").join(&fixture.id);
+        let taken = state.join("state.json.lazycg");
+        fs::create_dir(&taken).unwrap();
+        let error = placement
+            .update(r#"{"memory": {"limit": -1}}"#)
+            .unwrap_err();
+        assert!(error.to_string().contains("tell-runtime"), "{error}");
+        assert_eq!(fixture.own(init), limited);
+        assert_eq!(placement.record(), &record);
+        let exec = fixture.exec(placement.surroundings_for_exec().unwrap());
+        assert_eq!(fixture.own(exec), limited);
+
+        fs::remove_dir(&taken).unwrap();
+        placement.update(r#"{"memory": {"limit": -1}}"#).unwrap();
+        assert_ne!(fixture.own(init), limited);
         fixture.delete(&placement);
     });
 }

@@ -1,6 +1,10 @@
 //! The shim's part in a join or leave: the record is kept, and runc is told.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::PathBuf,
+};
 
 #[cfg(feature = "faults")]
 use lazy_cgroups::step::Step;
@@ -20,7 +24,8 @@ pub(super) struct ShimObserver<'a> {
     pub(super) records: &'a Records,
     pub(super) record: &'a mut Record,
     pub(super) topology: &'a Topology,
-    pub(super) untold: &'a mut bool,
+    /// Where the runtime knows that the container has cgroups.
+    pub(super) told: &'a mut BTreeSet<HierarchyKey>,
 }
 
 impl Observer for ShimObserver<'_> {
@@ -30,8 +35,7 @@ impl Observer for ShimObserver<'_> {
     }
 
     fn tell_runtime(&mut self, paths: &BTreeMap<HierarchyKey, PathBuf>) -> io::Result<()> {
-        *self.untold = !tell(self.record, self.topology, paths);
-        Ok(())
+        tell(self.record, self.topology, paths, self.told)
     }
 
     #[cfg(feature = "faults")]
@@ -40,21 +44,28 @@ impl Observer for ShimObserver<'_> {
     }
 }
 
-/// Tells runc that the container is at `paths`. Whether it knows now is the answer and not a
-/// result, because one that cannot be told is worked around: execs start where the container
-/// is. crun has nothing to be told.
+/// Tells runc that the container is at `paths`, and notes it in `told`. crun has nothing to be
+/// told.
+///
+/// That runc does not know a cgroup is worked around: execs start where the container is. But
+/// it must not know one that is about to be removed, because then every `runc exec` fails.
 pub(super) fn tell(
     record: &Record,
     topology: &Topology,
     paths: &BTreeMap<HierarchyKey, PathBuf>,
-) -> bool {
+    told: &mut BTreeSet<HierarchyKey>,
+) -> io::Result<()> {
     let state_file = record.runtime_root.join(&record.id).join("state.json");
     match runc_state::set_cgroup_paths(&state_file, &runc_paths(topology, paths)) {
-        Ok(_) => true,
-        Err(error) => {
-            log::warn!("{error}; execs in {} start in its cgroups", record.id);
-            false
+        Ok(_) => {
+            *told = paths.keys().cloned().collect();
+            Ok(())
         }
+        Err(error) if told.iter().all(|hierarchy| paths.contains_key(hierarchy)) => {
+            log::warn!("{error}; execs in {} start in its cgroups", record.id);
+            Ok(())
+        }
+        Err(error) => Err(io::Error::other(error)),
     }
 }
 
