@@ -162,12 +162,13 @@ fn limits_that_the_kernel_refuses() {
 #[test]
 fn systemd_style_cgroups_paths_are_not_there_yet() {
     let daemon = Daemon::start();
+    let path = format!("system.slice:lazycg:{}", daemon.namespace());
     refused(
         &daemon,
         daemon
             .container("a")
-            .spec(|spec| spec["linux"]["cgroupsPath"] = json!("system.slice:lazycg:a")),
-        &["system.slice:lazycg:a", "systemd"],
+            .spec(|spec| spec["linux"]["cgroupsPath"] = json!(path)),
+        &[&path, "systemd"],
     );
 }
 

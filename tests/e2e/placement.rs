@@ -38,13 +38,6 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [DEFAULT, more].concat()
 }
 
-fn resources(builder: Builder<'_>, resources: Value) -> Builder<'_> {
-    builder.spec(move |spec| {
-        let all = spec["linux"]["resources"].as_object_mut().expect("a map");
-        all.extend(resources.as_object().expect("a map").clone());
-    })
-}
-
 #[test]
 fn without_limits() {
     check(&with(&[]), "fair", |builder| builder);
@@ -77,57 +70,50 @@ fn with_a_memory_limit() {
 #[test]
 fn with_a_pids_limit() {
     check(&with(&["pids"]), "limited", |builder| {
-        resources(builder, json!({ "pids": { "limit": 100 } }))
+        builder.resources(json!({ "pids": { "limit": 100 } }))
     });
 }
 
 #[test]
 fn with_a_cpuset() {
     check(&with(&["cpuset"]), "limited", |builder| {
-        resources(builder, json!({ "cpu": { "cpus": "0" } }))
+        builder.resources(json!({ "cpu": { "cpus": "0" } }))
     });
 }
 
 #[test]
 fn with_a_blkio_weight() {
     check(&with(&["blkio"]), "limited", |builder| {
-        resources(builder, json!({ "blockIO": { "weight": 200 } }))
+        builder.resources(json!({ "blockIO": { "weight": 200 } }))
     });
 }
 
 #[test]
 fn with_a_cpu_quota_and_without_always() {
     check(&[TRACKING, &["cpu"]].concat(), "limited", |builder| {
-        resources(
-            builder.options("always = []"),
-            json!({ "cpu": { "quota": 50000, "period": 100000 } }),
-        )
+        builder
+            .options("always = []")
+            .resources(json!({ "cpu": { "quota": 50000, "period": 100000 } }))
     });
 }
 
 #[test]
 fn with_structures_that_limit_nothing() {
     check(&with(&[]), "fair", |builder| {
-        resources(
-            builder,
-            json!({
-                "memory": {},
-                "cpu": {},
-                "blockIO": { "throttleReadBpsDevice": [] },
-                "network": {},
-                "hugepageLimits": [],
-            }),
-        )
+        builder.resources(json!({
+            "memory": {},
+            "cpu": {},
+            "blockIO": { "throttleReadBpsDevice": [] },
+            "network": {},
+            "hugepageLimits": [],
+        }))
     });
 }
 
 #[test]
 fn with_limits_that_are_unlimited() {
     check(&with(&[]), "fair", |builder| {
-        resources(
-            builder,
-            json!({ "memory": { "limit": -1, "swap": -1 }, "pids": { "limit": -1 } }),
-        )
+        builder.resources(json!({ "memory": { "limit": -1, "swap": -1 }, "pids": { "limit": -1 } }))
     });
 }
 
@@ -184,10 +170,10 @@ fn visible_with_a_cgroup_mount_and_a_limit() {
                 "limited"
             },
             |builder| {
-                resources(
-                    builder.options("always = []").spec(cgroup_mount),
-                    limit.clone(),
-                )
+                builder
+                    .options("always = []")
+                    .spec(cgroup_mount)
+                    .resources(limit.clone())
             },
         );
     }
@@ -201,10 +187,9 @@ fn not_visible_with_a_cgroup_mount_alone() {
 #[test]
 fn not_visible_with_a_limit_that_no_jvm_looks_for() {
     check(&with(&["pids"]), "limited", |builder| {
-        resources(
-            builder.spec(cgroup_mount),
-            json!({ "pids": { "limit": 100 } }),
-        )
+        builder
+            .spec(cgroup_mount)
+            .resources(json!({ "pids": { "limit": 100 } }))
     });
 }
 
@@ -310,16 +295,16 @@ fn without_a_path_the_id_is_the_path() {
 fn limits_are_in_force_from_the_start() {
     for runtime in OciRuntime::ALL {
         let daemon = Daemon::start();
-        let container = resources(
-            daemon.container("a").oci_runtime(runtime),
-            json!({
+        let container = daemon
+            .container("a")
+            .oci_runtime(runtime)
+            .resources(json!({
                 "memory": { "limit": 64 << 20, "reservation": 32 << 20 },
                 "cpu": { "shares": 512, "quota": 50000, "period": 100000, "cpus": "0" },
                 "pids": { "limit": 77 },
                 "blockIO": { "weight": 321 },
-            }),
-        )
-        .start();
+            }))
+            .start();
         let path = container.cgroup();
         for (controller, file, value) in [
             ("memory", "memory.limit_in_bytes", "67108864"),

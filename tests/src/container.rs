@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    cgroup::{Membership, Snapshot},
+    cgroup::{self, Membership, Snapshot},
     command::{self, Output, Running},
     daemon::Daemon,
     image, programs, spec,
@@ -172,6 +172,21 @@ impl<'a> Builder<'a> {
         self.binds
             .push([source, target, options].map(str::to_string));
         self
+    }
+
+    /// Runs the workload program with these arguments.
+    pub fn workload(self, arguments: &[&str]) -> Self {
+        programs::built("workload");
+        self.command(&[&["workload"], arguments].concat())
+    }
+
+    /// Resources of config.json's `linux.resources`, from the start.
+    pub fn resources(self, resources: Value) -> Self {
+        self.spec(move |spec| {
+            let all = spec["linux"]["resources"].as_object_mut();
+            let more = resources.as_object().expect("resources are a map").clone();
+            all.expect("resources are a map").extend(more);
+        })
     }
 
     /// Makes it from a config.json ([`spec::spec`]) that `edit` changes, instead of from the
@@ -466,6 +481,14 @@ impl<'a> Container<'a> {
             .collect();
         pids.sort_unstable();
         pids
+    }
+
+    /// Waits until at least `count` processes are in it.
+    #[track_caller]
+    pub fn wait_for_processes(&self, count: usize) {
+        wait_until(&format!("{} has {count} processes", self.id), SOON, || {
+            cgroup::processes_below("devices", &self.cgroup()).len() >= count
+        });
     }
 
     /// Its figures, as `ctr tasks metrics --format json` prints them.

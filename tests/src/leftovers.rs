@@ -179,7 +179,9 @@ impl Leftovers {
                     let _ = fs::write(state, "THAWED");
                 }
             }
-            let pids: Vec<i32> = self.contained().into_iter().chain(self.helpers()).collect();
+            // Containers descend from their shims, wherever their cgroups are.
+            let mut pids = process::descendants(&self.helpers());
+            pids.extend(self.contained());
             if pids.is_empty() || Instant::now() > end {
                 for pid in pids {
                     eprintln!("process {pid} does not end");

@@ -122,3 +122,33 @@ pub fn assert_status(container: &Container<'_>, own: &BTreeSet<String>) {
         .collect();
     assert_eq!(&said, own, "{status}");
 }
+
+/// Panics unless every thread of every process of the container is at the container's path in
+/// the hierarchies of `own`, and in the root of those of `root`.
+#[track_caller]
+pub fn assert_all_threads(container: &Container<'_>, own: &[&str], root: &[&str]) {
+    let path = container.cgroup();
+    let mut expected = BTreeMap::new();
+    for controller in own {
+        expected.insert(controller.to_string(), path.clone());
+    }
+    for controller in root {
+        expected.insert(controller.to_string(), "/".to_string());
+    }
+    let pids = cgroup::processes_below("devices", &path);
+    assert!(!pids.is_empty(), "{} has no processes", container.id());
+    let strays = cgroup::strays(&pids, &expected);
+    assert!(
+        strays.is_empty(),
+        "of {} processes these threads (process, thread, controller, cgroup) are astray: \
+         {strays:?}",
+        pids.len()
+    );
+}
+
+/// Panics unless the container is not frozen.
+#[track_caller]
+pub fn assert_thawed(container: &Container<'_>) {
+    let state = cgroup::read("freezer", &container.cgroup(), "freezer.state");
+    assert_eq!(state, "THAWED");
+}

@@ -50,9 +50,44 @@ pub fn state(pid: i32) -> Option<char> {
     stat[stat.rfind(')')? + 1..].trim_start().chars().next()
 }
 
+/// The parent of a process; none when the process is gone.
+pub fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// All processes that descend from `pids`, these included.
+pub fn descendants(pids: &[i32]) -> Vec<i32> {
+    let mut found = pids.to_vec();
+    let parents: Vec<(i32, i32)> = all()
+        .into_iter()
+        .filter_map(|pid| Some((pid, parent(pid)?)))
+        .collect();
+    let mut looked_at = 0;
+    while let Some(&next) = found.get(looked_at) {
+        for (pid, parent) in &parents {
+            if *parent == next && !found.contains(pid) {
+                found.push(*pid);
+            }
+        }
+        looked_at += 1;
+    }
+    found
+}
+
 /// Whether it exists and is no zombie.
 pub fn is_alive(pid: i32) -> bool {
     state(pid).is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// The CPUs that a thread may run on, as a list (`0-3`); none when it is gone.
+pub fn allowed_cpus(pid: i32, thread: i32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(line.trim().to_string())
 }
 
 /// Whether a thread is on its way out or gone (the flag PF_EXITING in its stat).
