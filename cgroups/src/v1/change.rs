@@ -32,7 +32,6 @@ pub(crate) fn update(
     let prepared = Prepared::new(container, update)?;
     let mut change = Change {
         container,
-        update,
         prepared: &prepared,
         observer,
         done: Done::default(),
@@ -79,6 +78,8 @@ fn warnings(update: &Resources) -> Vec<String> {
 
 /// An update that has been found good, and what it means.
 struct Prepared {
+    /// What to write into cgroups that are own before and after.
+    update: Resources,
     decision: Decision,
     /// The state after it.
     next: State,
@@ -125,7 +126,8 @@ impl Prepared {
             .iter()
             .flat_map(|cgroup| cgroup.controllers.iter().copied())
             .collect();
-        values::check(update, &merged, &cgroup::dirs(&own), &joining, topology)?;
+        let update = values::completed(update, &merged);
+        values::check(&update, &merged, &cgroup::dirs(&own), &joining, topology)?;
         let changing = &decision.change.join | &decision.change.leave;
         let next = State {
             resources: merged,
@@ -139,6 +141,7 @@ impl Prepared {
             ..state.clone()
         };
         Ok(Prepared {
+            update,
             decision,
             next,
             pending,
@@ -153,7 +156,6 @@ impl Prepared {
 /// An update under way.
 struct Change<'a> {
     container: &'a Container,
-    update: &'a Resources,
     prepared: &'a Prepared,
     observer: &'a mut dyn Observer,
     done: Done,
@@ -238,7 +240,7 @@ impl Change<'_> {
     fn write_limits(&mut self) -> Result<()> {
         let prepared = self.prepared;
         for (resources, cgroups) in [
-            (self.update, &prepared.stays),
+            (&prepared.update, &prepared.stays),
             (&prepared.next.resources, &prepared.joins),
         ] {
             let dirs = cgroup::dirs(cgroups);

@@ -35,6 +35,16 @@ pub(crate) type Dirs = BTreeMap<Controller, PathBuf>;
 /// Where sysfs shows the host's block devices.
 const SYSFS: &str = "/sys";
 
+/// The update with what the kernel would otherwise forget: the shares, when the cgroup ceases
+/// to be idle.
+pub(crate) fn completed(update: &Resources, merged: &Resources) -> Resources {
+    let mut completed = update.clone();
+    if update.cpu.idle == Some(0) {
+        completed.cpu.shares = update.cpu.shares.or(merged.cpu.shares);
+    }
+    completed
+}
+
 /// Checks an update against the host without changing anything: devices exist, cpus are
 /// there, files exist, `checkBeforeUpdate` holds. `dirs` are the own cgroups; those of the
 /// controllers in `joining` do not exist yet, and get the values of `merged`.

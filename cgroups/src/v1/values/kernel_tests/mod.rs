@@ -215,6 +215,23 @@ fn cpu() {
     );
 }
 
+#[test]
+fn shares_come_back_after_idle() {
+    use serde_json::json;
+    let case = Case::new([Controller::Cpu]);
+    let mut in_force = Resources::default();
+    for (json, shares) in [
+        (json!({"cpu": {"shares": 512}}), "512"),
+        (json!({"cpu": {"idle": 1}}), "3"),
+        (json!({"cpu": {"idle": 0}}), "512"),
+    ] {
+        let update = resources(json);
+        in_force = in_force.merged(&update);
+        let _kept = case.apply(&completed(&update, &in_force)).unwrap();
+        assert_eq!(case.read(Controller::Cpu, "cpu.shares"), shares);
+    }
+}
+
 /// Below a parent with a quota the period must sometimes be written first, sometimes last.
 #[test]
 fn cpu_below_a_limited_parent() {
