@@ -18,8 +18,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
 address = "$CONTAINERD_ADDRESS"
 EOF
-    containerd --config "$folder/config.toml" \
-        > "$folder/containerd.log" 2>&1 &
+    containerd --config "$folder/config.toml" > "$folder/containerd.log" 2>&1 &
     containerd_pid=$!
     for ((tries = 0; tries < 300; tries++)); do
         if ctr version > /dev/null 2>&1; then return; fi
@@ -31,11 +30,13 @@ EOF
     return 1
 }
 
-# Deletes by force: this is the way out of a script that may have failed anywhere.
+# Deletes by force: this is the way out of a script that may have failed anywhere. ctr calls
+# a task that it had to kill a failure; one that it could not delete makes it refuse to delete
+# the container, which is shown.
 remove_containers() {
     local id
     for id in $(ctr tasks list --quiet); do
-        ctr tasks delete --force "$id" > /dev/null || :
+        ctr tasks delete --force "$id" > /dev/null 2>&1 || :
     done
     for id in $(ctr containers list --quiet); do
         ctr containers delete "$id" > /dev/null || :

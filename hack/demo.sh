@@ -14,6 +14,11 @@ cd "$repository"
 # shellcheck source=hack/containerd.sh
 . hack/containerd.sh
 need_root
+if [ "$(stat --file-system --format %T /sys/fs/cgroup)" = cgroup2fs ]; then
+    echo "$0: this host has cgroup v2 alone, which lazycg does not support yet." >&2
+    echo "Boot with the kernel parameter systemd.unified_cgroup_hierarchy=0 to try it." >&2
+    exit 1
+fi
 
 export CONTAINERD_NAMESPACE=lazycg-demo
 container=busybox1
@@ -95,7 +100,7 @@ show lazycg status "$container"
 
 say "So it allocates 100 MiB, and writes as fast as the disk takes it"
 inside dd if=/dev/zero of=/dev/null bs=100M count=1
-inside dd if=/dev/zero of=/data/file bs=1M count=8 oflag=direct
+inside time dd if=/dev/zero of=/data/file bs=1M count=8 oflag=direct
 
 say "Now limit memory, and writes to the disk at /data"
 show lazycg update "$container" --memory 64m --memory-swap 64m
@@ -106,7 +111,7 @@ show lazycg status "$container"
 
 say "The limits hold: 100 MiB are too much, and 8 MiB take four seconds"
 inside dd if=/dev/zero of=/dev/null bs=100M count=1
-inside dd if=/dev/zero of=/data/file bs=1M count=8 oflag=direct
+inside time dd if=/dev/zero of=/data/file bs=1M count=8 oflag=direct
 cgroup=$CONTAINERD_NAMESPACE/$container
 show grep --with-filename . "/sys/fs/cgroup/memory/$cgroup/memory.limit_in_bytes" \
     "/sys/fs/cgroup/memory/$cgroup/memory.oom_control" \
