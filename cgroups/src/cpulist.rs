@@ -34,6 +34,11 @@ impl CpuList {
         self.ranges.is_empty()
     }
 
+    /// The members, ascending.
+    pub(crate) fn members(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().flat_map(|&(first, last)| first..=last)
+    }
+
     /// Whether each member of `other` is a member.
     pub(crate) fn contains_all(&self, other: &CpuList) -> bool {
         other.ranges.iter().all(|(first, last)| {

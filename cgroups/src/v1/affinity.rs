@@ -7,7 +7,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
@@ -18,7 +17,9 @@ use nix::{
 };
 
 use crate::{
+    cpulist::CpuList,
     error::{Error, Result},
+    kernel_file,
     v1::process,
 };
 
@@ -48,11 +49,8 @@ pub(crate) fn of_cpuset(dir: &Path) -> Result<Cpus> {
     } else {
         dir.join("cpuset.cpus")
     };
-    let content = fs::read_to_string(&file).map_err(Error::io("read", &file))?;
-    parse(content.trim()).ok_or_else(|| Error::Malformed {
-        path: file,
-        what: format!("{:?} is not a list of processors", content.trim()),
-    })
+    let content = kernel_file::read(&file)?;
+    parse(&content).map_err(|what| Error::Malformed { path: file, what })
 }
 
 /// After threads were moved from a cpuset with the processors `from` into one with `to`:
@@ -124,34 +122,16 @@ fn error(operation: &str, tid: i32, errno: Errno) -> Error {
     Error::io(operation, format!("thread {tid}"))(errno.into())
 }
 
-/// Parses the kernel's list format: `0-3,8`; empty is none.
-fn parse(list: &str) -> Option<Cpus> {
-    let mut cpus = Cpus::new();
-    for range in list.split(',').filter(|range| !range.is_empty()) {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
+/// The kernel's list format.
+fn parse(list: &str) -> std::result::Result<Cpus, String> {
+    let list: CpuList = list.parse()?;
+    Ok(list.members().map(|cpu| cpu as usize).collect())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists() {
-        for (list, expected) in [
-            ("", Some(vec![])),
-            ("0", Some(vec![0])),
-            ("0-2,5", Some(vec![0, 1, 2, 5])),
-            ("a", None),
-            ("0-", None),
-        ] {
-            assert_eq!(parse(list), expected.map(Cpus::from_iter), "{list:?}");
-        }
-    }
 
     #[test]
     fn only_what_the_kernel_forgot_is_given_back() {

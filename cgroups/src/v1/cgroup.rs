@@ -53,9 +53,7 @@ impl Cgroup {
     /// Whether the hierarchy is one in which a container's processes always are, and are
     /// looked for: devices, freezer, name=systemd.
     pub(crate) fn is_tracking(&self) -> bool {
-        self.has(Controller::Devices)
-            || self.has(Controller::Freezer)
-            || self.key.as_str() == "name=systemd"
+        self.has(Controller::Devices) || self.has(Controller::Freezer) || self.key.is_systemd()
     }
 
     /// The directory of another cgroup of the same hierarchy.

@@ -115,7 +115,8 @@ impl Prepared {
             .cloned()
             .partition(|cgroup| decision.change.leave.contains(&cgroup.key));
         let tracked = Tracked::new(&container.host.proc_root, &own);
-        if !(joins.is_empty() && leaves.is_empty()) && !tracked.can_be_listed() {
+        let moves = !joins.is_empty() || !leaves.is_empty();
+        if moves && !tracked.can_be_listed() {
             return Err(Error::Unsupported(
                 "the container is in no cgroup of its own in which its processes could be found \
                  (devices, freezer, name=systemd)"
@@ -164,7 +165,7 @@ struct Change<'a> {
 
 impl Change<'_> {
     fn run(&mut self) -> Result<()> {
-        let moves = !(self.prepared.joins.is_empty() && self.prepared.leaves.is_empty());
+        let moves = !self.prepared.joins.is_empty() || !self.prepared.leaves.is_empty();
         if moves {
             self.step(Step::RecordIntent, Self::record_intent)?;
         }
