@@ -13,6 +13,9 @@ use crate::{
 /// `PF_KTHREAD` of the kernel's `include/linux/sched.h`, in the field `flags`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// `PF_EXITING`, likewise.
+const EXITING: u64 = 0x4;
+
 /// What matters here of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -60,9 +63,10 @@ impl Stat {
         })
     }
 
-    /// Whether it has died: a zombie, or on its way out.
+    /// Whether it has died or is about to: it forks no more, and v1 shows it in the root of
+    /// each hierarchy, wherever it was.
     pub(crate) fn is_dead(self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
+        matches!(self.state, 'Z' | 'X' | 'x') || self.flags & EXITING != 0
     }
 
     /// Whether it is a real-time thread.
@@ -142,6 +146,10 @@ mod tests {
             (
                 format!("7 (a b) c) R (x) Z 42 7 7 0 -1 4194304 {TAIL}"),
                 Some(('Z', 42, true, false)),
+            ),
+            (
+                format!("7 (sleep) R 1 7 7 0 -1 4194308 {TAIL}"),
+                Some(('R', 1, true, false)),
             ),
             (
                 format!("2 (kthreadd) S 0 0 0 0 -1 2129984 {TAIL}"),

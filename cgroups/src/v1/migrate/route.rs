@@ -215,18 +215,15 @@ impl Route {
         if before.is_kernel_thread() {
             return Ok(Outcome::Foreign);
         }
-        match process::membership(&container.proc_root, &name)? {
-            None => return Ok(Outcome::Ended),
-            Some(membership) if self.is_ours(container, &membership) => {}
-            // Another process by now.
-            Some(_) => return Ok(Outcome::Ended),
+        if !self.is_ours(container, pid)? {
+            // Gone, or another process by now.
+            return Ok(Outcome::Ended);
         }
         let outcome = self.put(&container.proc_root, pid, from)?;
         if matches!(outcome, Outcome::Moved)
             && let Some(after) = Stat::read(&container.proc_root, &name)?
             && after.start != before.start
-            && let Some(membership) = process::membership(&container.proc_root, &name)?
-            && !container.holds(&membership)
+            && !self.is_ours(container, pid)?
         {
             self.give_back(container, pid, after)?;
             return Ok(Outcome::Ended);
@@ -234,8 +231,24 @@ impl Route {
         Ok(outcome)
     }
 
-    fn is_ours(&self, container: &Tracked, membership: &Membership) -> bool {
-        container.holds(membership) || (self.way == Way::Out && self.cgroup.holds(membership))
+    /// Whether the process is the container's. If its first thread has died, the others tell.
+    fn is_ours(&self, container: &Tracked, pid: i32) -> Result<bool> {
+        let ours = |thread: &str| -> Result<bool> {
+            let membership = process::membership(&container.proc_root, thread)?;
+            Ok(membership.is_some_and(|membership| {
+                container.holds(&membership)
+                    || (self.way == Way::Out && self.cgroup.holds(&membership))
+            }))
+        };
+        if ours(&pid.to_string())? {
+            return Ok(true);
+        }
+        for tid in process::live_threads(&container.proc_root, pid)? {
+            if ours(&format!("{pid}/task/{tid}"))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Puts a stranger that was moved by mistake where its parent is: it has just been forked,

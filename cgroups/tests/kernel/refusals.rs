@@ -1,0 +1,58 @@
+//! Updates that must fail, before anything is changed.
+
+use crate::{
+    children,
+    fixture::{Fixture, lean},
+};
+
+#[test]
+fn a_bad_field_changes_nothing_and_is_named() {
+    for (update, field) in [
+        (r#"{"unified": {"memory.high": "1"}}"#, "unified"),
+        (r#"{"cpu": {"cpus": "4095"}}"#, "cpu.cpus"),
+        (r#"{"cpu": {"cpus": "x"}}"#, "cpu.cpus"),
+        (
+            r#"{"pids": {"limit": 50}, "cpu": {"cpus": "4095"}}"#,
+            "cpu.cpus",
+        ),
+        (
+            r#"{"blockIO": {"throttleWriteBpsDevice": [{"major": 4095, "minor": 9, "rate": 1}]}}"#,
+            "blockIO.throttleWriteBpsDevice",
+        ),
+        (
+            r#"{"memory": {"limit": 67108864, "swap": 1048576}}"#,
+            "memory.swap",
+        ),
+        (
+            r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 1048576}]}"#,
+            "hugepageLimits",
+        ),
+        (r#"{"network": {"classID": 1048577}}"#, "network.classID"),
+        (r#"{"rdma": {"mlx5_0": {"hcaHandles": 1}}}"#, "rdma"),
+    ] {
+        let mut fixture = Fixture::with(r#"{"cpu": {"shares": 512}}"#, lean());
+        fixture.sleepers(2);
+        let before = fixture.snapshot();
+        let error = fixture.update(update).unwrap_err().to_string();
+        assert!(error.contains(field), "{update}: {error}");
+        assert_eq!(fixture.snapshot(), before, "{update}");
+        assert!(fixture.caller.steps.is_empty() && fixture.caller.recorded.is_empty());
+    }
+}
+
+#[test]
+fn a_limit_below_what_is_used_changes_nothing() {
+    let mut fixture = Fixture::with(r#"{"memory": {"limit": 268435456}}"#, lean());
+    fixture.container.settle().unwrap();
+    fixture.run(|| children::hold_memory(20_000_000));
+    crate::wait::until("memory is used", || {
+        let usage = fixture.read("memory", "memory.usage_in_bytes");
+        usage.parse::<u64>().unwrap() > 20_000_000
+    });
+    let before = fixture.snapshot();
+    let update =
+        r#"{"pids": {"limit": 99}, "memory": {"limit": 8388608, "checkBeforeUpdate": true}}"#;
+    let error = fixture.update(update).unwrap_err().to_string();
+    assert!(error.contains("memory.limit"), "{error}");
+    assert_eq!(fixture.snapshot(), before);
+}
