@@ -10,8 +10,9 @@ use crate::{device::DeviceValue, quantity};
 /// Show and change in which cgroup controllers lazycg's containers are.
 ///
 /// A container of the runtime io.containerd.lazycg.v1 has its own cgroup only in the
-/// hierarchies where something limits it, and is in the root of the others. It joins another
-/// one when an update limits it there, and leaves it with its last limit.
+/// hierarchies where there is a reason for one, such as a limit, and is in the root of the
+/// others. It joins another one when an update limits it there, and leaves it with its last
+/// limit.
 #[derive(Debug, Parser)]
 #[command(name = "lazycg", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -55,6 +56,7 @@ pub(crate) enum Command {
 /// The init process's real cgroups are compared with the record. A difference is shown below
 /// the table, and the exit code is 1.
 #[derive(Debug, Args)]
+#[command(after_long_help = STATUS_JSON)]
 pub(crate) struct StatusArgs {
     /// The container; all of the namespace without it
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -68,6 +70,23 @@ pub(crate) struct StatusArgs {
     #[arg(long, hide = true, value_name = "FOLDER", default_value = containerd_shim_lazycg::record::RECORDS)]
     pub(crate) records_root: PathBuf,
 }
+
+/// The shape of `--json`. Fields may be added; these stay.
+const STATUS_JSON: &str = "\
+JSON of a container (? may be absent):
+  id, namespace
+  pid            its init process; null if there is none
+  hierarchies    a list, in the order of the host's mounts:
+    hierarchy    its controllers, a name (name=systemd), or unified
+    place        own or root
+    reasons      a list of: reason, controller?, file? (of ancestor), with? (of co-mounted)
+    path         the cgroup
+    real_path?   where the init process is, if that is somewhere else
+    processes    how many of the container's processes are there
+    limits       an object: the runtime-spec's field, such as memory.limit, and its value, a
+                 string, in bytes or microseconds; kernel defaults are left out
+  changing       a list of hierarchies that it is joining or leaving at this moment
+  problems       a list of texts: what is not as recorded or could not be read";
 
 /// Show where a container would be, and why; does nothing
 #[derive(Debug, Args)]

@@ -92,7 +92,7 @@ async fn send(containerd: &Containerd, id: &str, json: Vec<u8>) -> Result<()> {
 /// What a refusal says to a person: the message alone where there is one, since the code adds
 /// nothing to it.
 fn message(status: &Status) -> String {
-    match (status.message(), status.code()) {
+    match (status.message().trim_end(), status.code()) {
         ("", code) => code.description().to_string(),
         // The connection broke: the message is "transport error", the cause is below.
         (text, Code::Unavailable | Code::Unknown) => match status.source() {
