@@ -340,7 +340,7 @@ mod tests {
         let _daemon = serve(&path, seen).await;
         let events = Events::new("space");
         let sender = tokio::spawn(Arc::clone(&events).forward(path.clone()));
-        [12, 13, 14].map(|pid| start(&events, pid));
+        (12..15).for_each(|pid| start(&events, pid));
         assert_eq!(received.recv().await, Some(12));
         assert_eq!(received.recv().await, Some(14));
         sender.abort();

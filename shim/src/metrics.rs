@@ -155,8 +155,8 @@ fn blkio(blkio: &BlkioStats) -> BlkIOStat {
 fn blkio_entry(entry: &BlkioEntry) -> BlkIOEntry {
     BlkIOEntry {
         op: entry.op.clone(),
-        major: entry.device.major.into(),
-        minor: entry.device.minor.into(),
+        major: entry.device.major,
+        minor: entry.device.minor,
         value: entry.value,
         ..Default::default()
     }

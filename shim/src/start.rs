@@ -195,6 +195,6 @@ mod tests {
         for (json, expected) in table {
             assert_eq!(group(json).unwrap().as_deref(), expected, "{json}");
         }
-        assert!(group("[]").is_err());
+        assert!(group("{").is_err());
     }
 }
