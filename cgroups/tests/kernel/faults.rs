@@ -12,7 +12,7 @@ fn container() -> Fixture {
     let mut fixture = Fixture::with(r#"{"memory": {"limit": 134217728}}"#, lean());
     fixture.container.settle().unwrap();
     fixture.sleepers(10);
-    fixture.run(|| children::start_threads_and_sleep(5));
+    fixture.threaded(5);
     let sub = fixture.dir("freezer").join("sub");
     std::fs::create_dir(&sub).unwrap();
     let pid = fixture.sleepers(1);
@@ -33,7 +33,7 @@ fn fails_without_a_trace(update: &str, steps: &[Step]) {
             matches!(&error, Error::Step { step: at, .. } if at == step),
             "{step}: {error}"
         );
-        assert_eq!(fixture.snapshot(), before, "{step}");
+        fixture.snapshot().assert_same(&before, step.name());
         fixture.assert_thawed();
         if let Some(recorded) = fixture.caller.recorded.last() {
             assert_eq!(recorded, fixture.container.state(), "{step}");
@@ -113,6 +113,6 @@ fn a_cgroup_that_was_there_before_is_still_there() {
     fixture
         .update(r#"{"memory": {"limit": 67108864}}"#)
         .unwrap_err();
-    assert_eq!(fixture.snapshot(), before);
+    fixture.snapshot().assert_same(&before, "after");
     std::fs::remove_dir(fixture.dir("memory")).unwrap();
 }

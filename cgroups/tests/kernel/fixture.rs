@@ -98,6 +98,13 @@ impl Fixture {
         pid
     }
 
+    /// Runs a process of so many threads besides the first.
+    pub(crate) fn threaded(&mut self, count: usize) -> i32 {
+        let pid = self.run(|| children::start_threads_and_sleep(count));
+        wait::until("all threads are there", || threads(pid).len() == count + 1);
+        pid
+    }
+
     /// Applies an update given as JSON of the runtime-spec.
     pub(crate) fn update(&mut self, json: &str) -> Result<Updated, Error> {
         let update = Resources::from_spec_json(json)?;
@@ -187,44 +194,54 @@ impl Fixture {
 
     /// All that an update that fails must leave as it was.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let topology = &self.container.host().topology;
-        let mut directories = BTreeMap::new();
-        for hierarchy in &topology.hierarchies {
+        let host = self.container.host();
+        let mut facts = BTreeMap::new();
+        for hierarchy in &host.topology.hierarchies {
             for dir in [
                 hierarchy.dir(&self.parent),
                 hierarchy.dir(&self.container.state().paths[&hierarchy.key]),
             ] {
-                directories.insert(dir.clone(), values(&dir));
+                facts.insert(
+                    format!("{} exists", dir.display()),
+                    dir.exists().to_string(),
+                );
+                facts.extend(values(&dir));
             }
         }
-        let memberships = self
-            .processes()
-            .into_iter()
-            .flat_map(threads)
-            .filter_map(|tid| {
-                let membership = self.container.host().membership(tid).ok()?;
-                Some((tid, membership.paths))
-            })
-            .collect();
-        Snapshot {
-            state: self.container.state().clone(),
-            directories,
-            memberships,
+        for tid in self.processes().into_iter().flat_map(threads) {
+            if let Ok(membership) = host.membership(tid) {
+                facts.insert(format!("place of {tid}"), format!("{membership:?}"));
+            }
         }
+        let state = format!("{:?}", self.container.state());
+        facts.insert("the container's state".to_string(), state);
+        Snapshot(facts)
     }
 }
 
 /// What is compared before and after an update that fails.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Snapshot {
-    state: State,
-    /// The values in each directory; none if it does not exist.
-    directories: BTreeMap<PathBuf, Option<BTreeMap<PathBuf, String>>>,
-    memberships: BTreeMap<i32, BTreeMap<HierarchyKey, PathBuf>>,
+#[derive(Debug)]
+pub(crate) struct Snapshot(BTreeMap<String, String>);
+
+impl Snapshot {
+    /// Fails with what differs, if anything does.
+    pub(crate) fn assert_same(&self, before: &Snapshot, case: &str) {
+        let differing: Vec<_> = self
+            .0
+            .keys()
+            .chain(before.0.keys())
+            .filter(|fact| self.0.get(*fact) != before.0.get(*fact))
+            .map(|fact| (fact, before.0.get(fact), self.0.get(fact)))
+            .collect();
+        assert!(
+            differing.is_empty(),
+            "{case}: (what, before, after): {differing:#?}"
+        );
+    }
 }
 
 /// The content of each file that is a setting; what is a figure changes by itself.
-fn values(dir: &Path) -> Option<BTreeMap<PathBuf, String>> {
+fn values(dir: &Path) -> Vec<(String, String)> {
     let is_setting = |name: &str| {
         [
             "memory.limit_in_bytes",
@@ -244,14 +261,19 @@ fn values(dir: &Path) -> Option<BTreeMap<PathBuf, String>> {
         ]
         .contains(&name)
     };
-    let entries = fs::read_dir(dir).ok()?;
-    Some(
-        entries
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| is_setting(path.file_name().unwrap().to_str().unwrap()))
-            .map(|path| (path.clone(), fs::read_to_string(&path).unwrap()))
-            .collect(),
-    )
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| is_setting(path.file_name().unwrap().to_str().unwrap()))
+        .map(|path| {
+            (
+                path.display().to_string(),
+                fs::read_to_string(&path).unwrap(),
+            )
+        })
+        .collect()
 }
 
 impl Drop for Fixture {

@@ -34,7 +34,7 @@ fn a_paused_container_stays_paused_when_an_update_fails() {
         let before = fixture.snapshot();
         fixture.caller.fail_before = Some(step);
         fixture.update(MEMORY).unwrap_err();
-        assert_eq!(fixture.snapshot(), before);
+        fixture.snapshot().assert_same(&before, "after");
     }
 }
 
@@ -59,8 +59,8 @@ fn a_container_whose_ancestor_is_frozen_joins() {
 fn what_does_not_freeze_joins_while_it_runs() {
     let mut fixture = Fixture::new();
     fixture.run(children::stuck);
-    fixture.run(|| children::forkers(3));
     fixture.sleepers(10);
+    fixture.run(|| children::forkers(3));
     fixture.write("freezer", "freezer.state", "FROZEN");
     wait::until("it is told to freeze", || {
         fixture.read("freezer", "freezer.state") == "FREEZING"

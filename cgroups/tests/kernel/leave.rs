@@ -4,10 +4,7 @@ use std::fs;
 
 use lazy_cgroups::{policy::Policy, step::Step};
 
-use crate::{
-    children,
-    fixture::{Fixture, lean},
-};
+use crate::fixture::{Fixture, lean};
 
 const MEMORY: &str = r#"{"memory": {"limit": 67108864}}"#;
 const NO_MEMORY: &str = r#"{"memory": {"limit": -1}}"#;
@@ -107,7 +104,7 @@ fn joining_and_leaving_in_one_update() {
 fn there_and_back_many_times() {
     let mut fixture = Fixture::new();
     fixture.sleepers(10);
-    fixture.run(|| children::start_threads_and_sleep(20));
+    fixture.threaded(20);
     for _ in 0..10 {
         fixture.update(MEMORY).unwrap();
         fixture.assert_own("memory");

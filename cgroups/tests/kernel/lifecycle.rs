@@ -74,7 +74,7 @@ fn a_cgroup_in_use_is_not_taken_over() {
         let before = fixture.snapshot();
         let error = fixture.container.make().unwrap_err();
         assert!(matches!(error, Error::Occupied { .. }), "{what}: {error}");
-        assert_eq!(fixture.snapshot(), before, "{what}");
+        fixture.snapshot().assert_same(&before, what);
         drop(child);
         if what == "cgroup" {
             fs::remove_dir(other.join("sub")).unwrap();

@@ -35,7 +35,7 @@ fn a_bad_field_changes_nothing_and_is_named() {
         let before = fixture.snapshot();
         let error = fixture.update(update).unwrap_err().to_string();
         assert!(error.contains(field), "{update}: {error}");
-        assert_eq!(fixture.snapshot(), before, "{update}");
+        fixture.snapshot().assert_same(&before, update);
         assert!(fixture.caller.steps.is_empty() && fixture.caller.recorded.is_empty());
     }
 }
@@ -54,5 +54,5 @@ fn a_limit_below_what_is_used_changes_nothing() {
         r#"{"pids": {"limit": 99}, "memory": {"limit": 8388608, "checkBeforeUpdate": true}}"#;
     let error = fixture.update(update).unwrap_err().to_string();
     assert!(error.contains("memory.limit"), "{error}");
-    assert_eq!(fixture.snapshot(), before);
+    fixture.snapshot().assert_same(&before, "after");
 }

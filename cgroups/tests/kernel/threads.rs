@@ -2,7 +2,7 @@
 
 use crate::{
     children,
-    fixture::{Fixture, is_alive, threads},
+    fixture::{Fixture, is_alive},
     wait,
 };
 
@@ -12,8 +12,7 @@ const NO_MEMORY: &str = r#"{"memory": {"limit": -1}}"#;
 #[test]
 fn every_thread_joins_and_leaves() {
     let mut fixture = Fixture::new();
-    let pid = fixture.run(|| children::start_threads_and_sleep(100));
-    wait::until("all threads are there", || threads(pid).len() == 101);
+    fixture.threaded(100);
     fixture.update(MEMORY).unwrap();
     assert_eq!(fixture.threads_in("memory").len(), 101);
     fixture.assert_own("memory");
@@ -51,7 +50,7 @@ fn the_threads_of_a_leader_that_died_inside_leave_and_join_again() {
 #[test]
 fn a_zombie_is_no_obstacle() {
     let mut fixture = Fixture::new();
-    let pid = fixture.run(|| children::parent_of_a_zombie());
+    let pid = fixture.run(children::parent_of_a_zombie);
     wait::until("it has a child that is dead", || {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let children = children.unwrap();
