@@ -138,7 +138,16 @@ impl Container {
             plan,
             pending: BTreeSet::new(),
         };
-        Ok(Container { host, state })
+        let container = Container { host, state };
+        container.check_values()?;
+        Ok(container)
+    }
+
+    /// Checks the resources against the host before anything is made for them.
+    fn check_values(&self) -> Result<()> {
+        let joining = cgroup::dirs(&self.own()?).into_keys().collect();
+        let (resources, topology) = (&self.state.resources, &self.host.topology);
+        values::check(resources, resources, &BTreeMap::new(), &joining, topology)
     }
 
     /// A container as it was remembered.

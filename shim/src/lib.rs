@@ -5,7 +5,8 @@
 //! - [`options`], [`spec`]: what the operator and config.json say;
 //! - [`placement`]: one container's cgroups, planned and carried out through `lazy-cgroups`;
 //!   [`record`]: where that is remembered; [`runc_state`]: how runc is told;
-//! - [`surroundings`], [`view`]: what a runtime's process finds around it when it starts;
+//! - [`surroundings`], [`view`], `runtime_config`: what a runtime's process finds around it
+//!   when it starts;
 //! - [`start`], [`delete_shim`], [`info`]: what containerd calls; `bootstrap`: how it asks;
 //!   `socket`, `readiness`: how it and the server find each other;
 //! - [`server`]: what `start` leaves running; `service`: containerd's requests;
@@ -37,6 +38,7 @@ pub mod record;
 mod rootfs;
 pub mod runc_state;
 mod runtime;
+mod runtime_config;
 pub mod server;
 mod service;
 mod socket;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use lazy_cgroups::{
+    cgroups_path::CgroupsPath,
     container::{Container, Host, Updated, Wanted},
     membership::Membership,
     resources::Resources,
@@ -212,6 +213,20 @@ impl Placement {
     pub fn remove(&self) -> Result<()> {
         self.container.remove()?;
         self.records.remove(&self.record.namespace, &self.record.id)
+    }
+
+    /// The absolute form of a relative cgroupsPath, where that is one path for all own
+    /// hierarchies: crun takes a relative one to be below the root.
+    pub(crate) fn common_path(&self, cgroups_path: &CgroupsPath) -> Option<PathBuf> {
+        let CgroupsPath::Relative(_) = cgroups_path else {
+            return None;
+        };
+        let state = self.container.state();
+        let mut paths = state.plan.own().map(|key| state.paths.get(key));
+        let first = paths.next()??;
+        paths
+            .all(|path| path == Some(first))
+            .then(|| first.to_path_buf())
     }
 
     /// The record.

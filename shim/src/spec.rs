@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 /// The annotation that every container of CRI has (containerd's pkg/cri/annotations).
 const CRI_ANNOTATION: &str = "io.kubernetes.cri.container-type";
 
+/// The file of a bundle that describes the container.
+pub(crate) const CONFIG: &str = "config.json";
+
 /// The parts of config.json that the shim acts on.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -87,7 +90,7 @@ struct Namespace {
 impl Spec {
     /// Reads `bundle/config.json`.
     pub fn load(bundle: &Path, id: &str) -> Result<Spec> {
-        let file = bundle.join("config.json");
+        let file = bundle.join(CONFIG);
         let json = fs::read_to_string(&file).map_err(Error::io("read", &file))?;
         Spec::parse(&json, bundle, id)
     }
@@ -95,7 +98,7 @@ impl Spec {
     /// Reads the content of a config.json; `bundle` resolves a relative root.
     pub fn parse(json: &str, bundle: &Path, id: &str) -> Result<Spec> {
         let raw: Raw = serde_json::from_str(json).map_err(|error| {
-            let file = bundle.join("config.json");
+            let file = bundle.join(CONFIG);
             Error::InvalidArgument(format!("{}: {error}", file.display()))
         })?;
         let annotations = raw.annotations.unwrap_or_default();

@@ -27,6 +27,7 @@ use crate::{
     record::Records,
     rootfs,
     runtime::{Call, Runtime},
+    runtime_config::RuntimeConfig,
     spec::Spec,
     state::Kind,
     stdio::Prepared,
@@ -189,6 +190,12 @@ async fn complete(
     };
     let expected = shared.reaper.expect();
     let placement = Arc::clone(&made.placement);
+    let theirs = RuntimeConfig::put(
+        &plan.identity.bundle,
+        read(&made.placement)
+            .common_path(&plan.spec.cgroups_path)
+            .as_deref(),
+    )?;
     let ends = made
         .runtime
         .call(
@@ -197,7 +204,9 @@ async fn complete(
             move || read(&placement).surroundings_for_create(),
             Some(move |command: &mut std::process::Command| prepared.attach(&stdio, command)),
         )
-        .await?;
+        .await;
+    drop(config);
+    let ends = ends?;
     let placement = Arc::clone(&made.placement);
     let pid = blocking(move || {
         let pid = read_pid(&pid_file)?;
