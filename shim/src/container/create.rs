@@ -190,12 +190,9 @@ async fn complete(
     };
     let expected = shared.reaper.expect();
     let placement = Arc::clone(&made.placement);
-    let theirs = RuntimeConfig::put(
-        &plan.identity.bundle,
-        read(&made.placement)
-            .common_path(&plan.spec.cgroups_path)
-            .as_deref(),
-    )?;
+    let common_path = read(&made.placement).common_path(&plan.spec.cgroups_path);
+    let bundle = plan.identity.bundle.clone();
+    let config = blocking(move || RuntimeConfig::put(&bundle, common_path.as_deref())).await?;
     let ends = made
         .runtime
         .call(
