@@ -137,6 +137,7 @@ impl Container {
             resources: wanted.resources,
             plan,
             pending: BTreeSet::new(),
+            mark: mark::new(),
         };
         let container = Container { host, state };
         container.check_values()?;
@@ -170,8 +171,7 @@ impl Container {
     pub fn make(&self) -> Result<()> {
         let mut made = Vec::new();
         let result = self.own()?.iter().try_for_each(|cgroup| {
-            let leftover = self.state.pending.contains(&cgroup.key);
-            made.push(directory::make(cgroup, leftover)?);
+            made.push(directory::make(cgroup, &self.state.mark)?);
             directory::seed(cgroup)
         });
         let Err(error) = result else { return Ok(()) };
@@ -255,14 +255,17 @@ impl Container {
     }
 
     /// Thaws the container if it is frozen (a crash may have left it so) and removes every
-    /// marked directory at its paths, in every hierarchy, joined or not, with what the
-    /// container made below. Tolerates what is gone already. Processes still below are an
+    /// directory at its paths that bears its mark, in every hierarchy, joined or not, with what
+    /// the container made below. Tolerates what is gone already. Processes still below are an
     /// error: they are the runtime's to kill.
     pub fn remove(&self) -> Result<()> {
         let mut marked = Vec::new();
         for cgroup in self.cgroups() {
-            if mark::is_set(&cgroup.dir)? {
-                marked.push(cgroup);
+            match mark::get(&cgroup.dir)? {
+                Some(mark) if mark == self.state.mark => marked.push(cgroup),
+                Some(_) => log::info!("{} is another container's", cgroup.dir.display()),
+                None if self.may_have_made(&cgroup.key) => directory::remove_empty(&cgroup.dir),
+                None => {}
             }
         }
         let tracked = Tracked::new(&self.host.proc_root, &marked);
@@ -300,6 +303,11 @@ impl Container {
             }
         }
         Entry::open(files)
+    }
+
+    /// Whether the directory in this hierarchy may be one that was made, but not marked yet.
+    fn may_have_made(&self, key: &HierarchyKey) -> bool {
+        self.state.plan.is_own(key) || self.state.pending.contains(key)
     }
 
     /// The container's cgroup in each hierarchy, joined or not.

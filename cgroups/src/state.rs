@@ -32,6 +32,8 @@ pub struct State {
     /// A change under way: hierarchies whose directory at `paths` may have been made (or
     /// not yet removed) without being in `plan`. Empty at rest.
     pub pending: BTreeSet<HierarchyKey>,
+    /// What its directories are marked with, so that removing them takes no other's.
+    pub mark: String,
 }
 
 #[cfg(test)]
@@ -55,6 +57,7 @@ mod tests {
                 resources,
                 pending: plan.own().cloned().collect(),
                 plan,
+                mark: "1".to_string(),
             };
             let json = serde_json::to_string(&state).unwrap();
             prop_assert_eq!(serde_json::from_str::<State>(&json).unwrap(), state);

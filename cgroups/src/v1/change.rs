@@ -216,8 +216,8 @@ impl Change<'_> {
 
     fn make(&mut self) -> Result<()> {
         for cgroup in &self.prepared.joins {
-            let leftover = self.container.state.pending.contains(&cgroup.key);
-            self.done.made.push(directory::make(cgroup, leftover)?);
+            let made = directory::make(cgroup, &self.container.state.mark)?;
+            self.done.made.push(made);
         }
         Ok(())
     }

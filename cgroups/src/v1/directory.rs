@@ -39,21 +39,18 @@ enum Before {
     Nothing,
     /// An empty cgroup that nobody had marked.
     Unmarked,
-    /// An empty cgroup that an earlier change of this container left behind.
-    Leftover,
 }
 
 /// Makes and marks the directory of the cgroup, with its ancestors, which stay unmarked: they
-/// are shared. An empty cgroup that exists already is taken over; one that is another
-/// container's is an error, and so is one with a mark unless `leftover` says that it is this
+/// are shared. An empty cgroup that exists already is taken over, unless its mark is another
 /// container's.
-pub(crate) fn make(cgroup: &Cgroup, leftover: bool) -> Result<Made> {
+pub(crate) fn make(cgroup: &Cgroup, mark: &str) -> Result<Made> {
     let mut made = Made {
         dir: cgroup.dir.clone(),
         before: Before::Nothing,
         ancestors: Vec::new(),
     };
-    match make_and_mark(cgroup, leftover, &mut made) {
+    match make_and_mark(cgroup, mark, &mut made) {
         Ok(()) => Ok(made),
         Err(error) => {
             made.remove_ancestors();
@@ -62,7 +59,7 @@ pub(crate) fn make(cgroup: &Cgroup, leftover: bool) -> Result<Made> {
     }
 }
 
-fn make_and_mark(cgroup: &Cgroup, leftover: bool, made: &mut Made) -> Result<()> {
+fn make_and_mark(cgroup: &Cgroup, mark: &str, made: &mut Made) -> Result<()> {
     let dir = &cgroup.dir;
     for attempt in 1.. {
         match make_ancestors(cgroup, made)
@@ -70,14 +67,14 @@ fn make_and_mark(cgroup: &Cgroup, leftover: bool, made: &mut Made) -> Result<()>
         {
             Ok(()) => break,
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                made.before = inspect(dir, leftover)?;
+                made.before = inspect(dir, mark)?;
                 break;
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) && attempt < ATTEMPTS => {}
             Err(error) => return Err(error),
         }
     }
-    mark::set(dir).inspect_err(|_| {
+    mark::set(dir, mark).inspect_err(|_| {
         if made.before == Before::Nothing
             && let Err(error) = fs::remove_dir(dir)
         {
@@ -87,25 +84,22 @@ fn make_and_mark(cgroup: &Cgroup, leftover: bool, made: &mut Made) -> Result<()>
 }
 
 /// What the existing directory is; an error unless it can be taken over.
-fn inspect(dir: &Path, leftover: bool) -> Result<Before> {
-    let occupied = |what: &str| {
-        Err(Error::Occupied {
-            path: dir.to_path_buf(),
-            what: what.to_string(),
-        })
+fn inspect(dir: &Path, mark: &str) -> Result<Before> {
+    let occupied = |what: &str| Error::Occupied {
+        path: dir.to_path_buf(),
+        what: what.to_string(),
     };
-    let marked = mark::is_set(dir)?;
-    if marked && !leftover {
-        return occupied("is marked as another container's");
-    }
-    if !listing::is_empty(dir)? {
-        return occupied("holds processes or cgroups");
-    }
-    Ok(if marked {
-        Before::Leftover
+    let before = match mark::get(dir)? {
+        None => Before::Unmarked,
+        // An earlier change left it behind: as good as nothing.
+        Some(found) if found == mark => Before::Nothing,
+        Some(_) => return Err(occupied("is marked as another container's")),
+    };
+    if listing::is_empty(dir)? {
+        Ok(before)
     } else {
-        Before::Unmarked
-    })
+        Err(occupied("holds processes or cgroups"))
+    }
 }
 
 fn make_ancestors(cgroup: &Cgroup, made: &mut Made) -> Result<()> {
@@ -148,7 +142,6 @@ impl Made {
         match self.before {
             Before::Nothing => remove(&self.dir, Instant::now() + REMOVE_WITHIN)?,
             Before::Unmarked => mark::clear(&self.dir)?,
-            Before::Leftover => {}
         }
         self.remove_ancestors();
         Ok(())
@@ -167,6 +160,16 @@ impl Made {
                 }
             }
         }
+    }
+}
+
+/// Removes the directory if there is nothing in it: a process that ended between making and
+/// marking it may have left it behind.
+pub(crate) fn remove_empty(dir: &Path) {
+    match fs::remove_dir(dir) {
+        Ok(()) => log::info!("removed {}, which was empty", dir.display()),
+        // It is gone, or somebody else's.
+        Err(error) => log::debug!("{} stays: {error}", dir.display()),
     }
 }
 

@@ -155,13 +155,11 @@ impl Migration {
         self.passes(SWEEP, false)
     }
 
-    /// Moves every process back to where it was, and gives it the processors that it had.
-    pub(crate) fn back(self, still: bool) -> Result<()> {
+    /// Moves every process back to where it was, and gives it the processors that it had. The
+    /// answer is the way back, to sweep by.
+    pub(crate) fn back(self, still: bool) -> Result<Migration> {
         let (mut back, saved) = self.reversed()?;
         back.run(still)?;
-        if !still {
-            back.sweep()?;
-        }
         let mut of_container = affinity::Saved::new();
         for (tid, cpus) in saved {
             // The thread may have ended and its id been given to another's.
@@ -171,7 +169,8 @@ impl Migration {
                 of_container.insert(tid, cpus);
             }
         }
-        affinity::restore(&of_container)
+        affinity::restore(&of_container)?;
+        Ok(back)
     }
 
     /// Moves one process that the caller vouches for: that it is the container's, and alive

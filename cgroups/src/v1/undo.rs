@@ -60,14 +60,22 @@ impl Done {
         if self.recorded {
             failures.note(persist(observer, pending));
         }
+        let mut moved_back = None;
         if let Some(migration) = self.moved.take() {
-            failures.note(move_back(migration, self.hold.take(), tracked));
+            match move_back(migration, self.hold.take(), tracked) {
+                Ok(migration) => moved_back = Some(migration),
+                Err(error) => failures.note(Err(error)),
+            }
         }
         if let Some(hold) = self.hold.take() {
             failures.note(hold.release().map(drop));
         }
         if self.told {
             failures.note(tell_runtime(observer, container, &container.state));
+        }
+        if let Some(mut migration) = moved_back {
+            // An exec may have been under way to where the runtime was told before.
+            failures.note(migration.sweep());
         }
         for written in self.written.into_iter().rev() {
             failures.note(written.undo());
@@ -83,13 +91,14 @@ impl Done {
     }
 }
 
-fn move_back(migration: Migration, hold: Option<Hold>, tracked: &Tracked) -> Result<()> {
+fn move_back(migration: Migration, hold: Option<Hold>, tracked: &Tracked) -> Result<Migration> {
     let hold = match hold {
         Some(hold) => hold,
         None => freeze(tracked)?,
     };
-    migration.back(hold.is_still())?;
-    hold.release().map(drop)
+    let back = migration.back(hold.is_still())?;
+    hold.release()?;
+    Ok(back)
 }
 
 /// Freezes the container as a move needs it.

@@ -1,9 +1,9 @@
 //! A failure at each step leaves everything as it was.
 
-use lazy_cgroups::{Error, step::Step};
+use lazy_cgroups::{Error, container::Container, step::Step};
 
 use crate::{
-    children,
+    children::{self, Child},
     fixture::{Fixture, lean},
 };
 
@@ -84,6 +84,81 @@ fn of_values_alone() {
         r#"{"memory": {"limit": 67108864}}"#,
         &[Step::WriteLimits, Step::RecordMembership],
     );
+}
+
+#[test]
+fn of_the_caller() {
+    for (recording, telling) in [(Some(0), false), (None, true), (Some(1), false)] {
+        let mut fixture = container();
+        let before = fixture.snapshot();
+        fixture.caller.fail_recording = recording;
+        fixture.caller.fail_telling = telling;
+        let error = fixture
+            .update(r#"{"memory": {"limit": -1}, "pids": {"limit": 100}}"#)
+            .unwrap_err();
+        assert!(matches!(error, Error::Step { .. }), "{error}");
+        fixture.snapshot().assert_same(&before, &error.to_string());
+    }
+}
+
+#[test]
+fn of_the_removal_of_a_cgroup_that_a_stranger_is_in() {
+    let mut fixture = container();
+    let other = Fixture::new();
+    let entry = other.container.entry_for_exec().unwrap();
+    let stranger = Child::fork(&entry, children::sleep);
+    let procs = fixture.dir("memory").join("cgroup.procs");
+    let pid = stranger.pid().to_string();
+    fixture.caller.meanwhile = Some((
+        Step::Remove,
+        Box::new(move || std::fs::write(procs, pid).unwrap()),
+    ));
+    let error = fixture.update(r#"{"memory": {"limit": -1}}"#).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBUSY), "{error}");
+    drop(stranger);
+    crate::wait::until("the stranger is gone", || {
+        fixture.read("memory", "cgroup.procs").lines().count() == 12
+    });
+    // The cgroups below the one that could not be removed are gone, and with them nothing but
+    // the place of the process that was there.
+    assert!(fixture.dir("memory").exists());
+    fixture.assert_own("memory");
+    fixture.assert_thawed();
+}
+
+#[test]
+fn of_the_undo_too() {
+    let mut fixture = container();
+    fixture.caller.fail_before = Some(Step::Sweep);
+    // The first records the intent, the second takes it back.
+    fixture.caller.fail_recording = Some(1);
+    let update = r#"{"pids": {"limit": 100}}"#;
+    let error = fixture.update(update).unwrap_err();
+    assert!(matches!(error, Error::Undo { .. }), "{error}");
+    let state = fixture.container.state();
+    assert!(state.pending.contains(&fixture.key("pids")));
+    assert_eq!(fixture.caller.recorded.last(), Some(state));
+    // The rest was undone nevertheless.
+    fixture.assert_root("pids");
+    fixture.assert_thawed();
+    assert!(!fixture.dir("pids").exists());
+    fixture.update(update).unwrap();
+    fixture.assert_own("pids");
+    assert!(fixture.container.state().pending.is_empty());
+}
+
+#[test]
+fn what_an_earlier_change_left_behind_is_taken_over() {
+    let mut fixture = Fixture::new();
+    let state = fixture.container.state().clone();
+    fixture.update(r#"{"pids": {"limit": 100}}"#).unwrap();
+    // As if the record of the join had been lost.
+    let host = fixture.container.host().clone();
+    fixture.container = Container::from_state(host, state);
+    fixture.sleepers(3);
+    fixture.update(r#"{"pids": {"limit": 50}}"#).unwrap();
+    fixture.assert_own("pids");
+    assert_eq!(fixture.read("pids", "pids.max"), "50");
 }
 
 #[test]

@@ -56,20 +56,17 @@ impl Fixture {
             std::process::id(),
             COUNT.fetch_add(1, Ordering::Relaxed)
         ));
-        let wanted = Wanted {
-            cgroups_path: CgroupsPath::Absolute(parent.join("c")),
-            resources: Resources::from_spec_json(resources).unwrap(),
-            policy,
-            traits: Traits::default(),
-        };
-        let host = Host::discover(Path::new("/proc")).unwrap();
-        let own = host.membership(pid_of_this_process()).unwrap();
         Fixture {
-            container: Container::plan(host, wanted, &own).unwrap(),
+            container: plan(&parent, resources, policy),
             caller: Caller::default(),
             children: Vec::new(),
             parent,
         }
+    }
+
+    /// Another container that was given the same path.
+    pub(crate) fn rival(&self) -> Container {
+        plan(&self.parent, "{}", lean())
     }
 
     /// Runs `work` as a process of the container; it begins before this returns.
@@ -219,6 +216,18 @@ impl Fixture {
     }
 }
 
+fn plan(parent: &Path, resources: &str, policy: Policy) -> Container {
+    let wanted = Wanted {
+        cgroups_path: CgroupsPath::Absolute(parent.join("c")),
+        resources: Resources::from_spec_json(resources).unwrap(),
+        policy,
+        traits: Traits::default(),
+    };
+    let host = Host::discover(Path::new("/proc")).unwrap();
+    let own = host.membership(pid_of_this_process()).unwrap();
+    Container::plan(host, wanted, &own).unwrap()
+}
+
 /// What is compared before and after an update that fails.
 #[derive(Debug)]
 pub(crate) struct Snapshot(BTreeMap<String, String>);
@@ -337,17 +346,31 @@ pub(crate) struct Caller {
     pub(crate) steps: Vec<Step>,
     /// The step to fail before, once.
     pub(crate) fail_before: Option<Step>,
+    /// The recording to fail, counted from 0.
+    pub(crate) fail_recording: Option<usize>,
+    /// Whether to fail the next time that the runtime is to be told.
+    pub(crate) fail_telling: bool,
     /// What else to do before a step, once.
     pub(crate) meanwhile: Option<(Step, Box<dyn FnOnce()>)>,
 }
 
 impl Observer for Caller {
     fn persist(&mut self, state: &State) -> io::Result<()> {
+        if self
+            .fail_recording
+            .take_if(|at| *at == self.recorded.len())
+            .is_some()
+        {
+            return Err(io::Error::other("injected"));
+        }
         self.recorded.push(state.clone());
         Ok(())
     }
 
     fn tell_runtime(&mut self, paths: &BTreeMap<HierarchyKey, PathBuf>) -> io::Result<()> {
+        if std::mem::take(&mut self.fail_telling) {
+            return Err(io::Error::other("injected"));
+        }
         self.told.push(paths.clone());
         Ok(())
     }

@@ -54,32 +54,40 @@ fn an_empty_cgroup_is_taken_over() {
 
 #[test]
 fn a_cgroup_in_use_is_not_taken_over() {
-    for what in ["process", "cgroup", "mark"] {
-        let fixture = Fixture::planned(LIMITED, lean());
-        let other = fixture.dir("memory");
-        fs::create_dir_all(&other).unwrap();
-        let mut child = None;
-        match what {
-            "process" => {
-                let entry = fixture.container.entry_for_runtime().unwrap();
-                let process = Child::fork(&entry, children::sleep);
-                fs::write(other.join("cgroup.procs"), process.pid().to_string()).unwrap();
-                child = Some(process);
-            }
-            "cgroup" => fs::create_dir(other.join("sub")).unwrap(),
-            _ => {
-                fixture.container.make().unwrap();
-            }
-        }
+    let fixture = Fixture::planned(LIMITED, lean());
+    let other = fixture.dir("memory");
+    fs::create_dir_all(other.join("sub")).unwrap();
+    let occupied = |what| {
         let before = fixture.snapshot();
         let error = fixture.container.make().unwrap_err();
         assert!(matches!(error, Error::Occupied { .. }), "{what}: {error}");
         fixture.snapshot().assert_same(&before, what);
-        drop(child);
-        if what == "cgroup" {
-            fs::remove_dir(other.join("sub")).unwrap();
-        }
-    }
+    };
+    occupied("a cgroup below it");
+    fs::remove_dir(other.join("sub")).unwrap();
+    let entry = fixture.container.entry_for_runtime().unwrap();
+    let child = Child::fork(&entry, children::sleep);
+    fs::write(other.join("cgroup.procs"), child.pid().to_string()).unwrap();
+    occupied("a process");
+}
+
+#[test]
+fn another_containers_cgroup_is_neither_taken_over_nor_removed() {
+    let mut fixture = Fixture::new();
+    let rival = fixture.rival();
+    let error = rival.make().unwrap_err();
+    assert!(matches!(error, Error::Occupied { .. }), "{error}");
+    rival.remove().unwrap();
+    let pid = fixture.sleepers(1);
+    fixture.container.check(pid).unwrap();
+}
+
+#[test]
+fn what_was_made_but_not_marked_yet_is_removed() {
+    let fixture = Fixture::planned(LIMITED, lean());
+    fs::create_dir_all(fixture.dir("memory")).unwrap();
+    fixture.container.remove().unwrap();
+    assert!(!fixture.dir("memory").exists());
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn record(namespace: &str, id: &str) -> Record {
             resources: Resources::default(),
             plan: Plan::default(),
             pending: [HierarchyKey::unified()].into(),
+            mark: "1".to_string(),
         },
     }
 }

@@ -230,6 +230,7 @@ mod tests {
                     ],
                 },
                 pending: Default::default(),
+                mark: "1".to_string(),
             },
         }
     }
