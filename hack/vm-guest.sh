@@ -11,18 +11,28 @@ late=1
 [ "$runtime" = io.containerd.lazycg.v1 ] || late=0
 passed=0 failed=0
 
-# check NAME COMMAND...: one check; its output is shown only when it fails.
+# A job is a process group: what a check started can be ended with it.
+set -m
+patience=30
+
+# check NAME COMMAND...: one check; its output is shown only when it fails. One that hangs
+# fails too, instead of the whole run.
 check() {
-    local name=$1 output status=0
+    local name=$1 status=0 job watch
     shift
-    output=$("$@" 2>&1) || status=$?
+    "$@" > /root/output 2>&1 &
+    job=$!
+    (sleep $patience; kill -KILL -- -$job) 2> /dev/null &
+    watch=$!
+    wait $job || status=$?
+    kill -KILL -- -$watch; wait $watch
     if [ $status = 0 ]; then
         passed=$((passed + 1)); echo "test vm_v1::$name ... ok"
     else
         failed=$((failed + 1)); echo "test vm_v1::$name ... FAILED"
-        echo "$* ended with $status:"; echo "$output" | sed 's/^/    /'
+        echo "$* ended with $status:"; sed 's/^/    /' /root/output
     fi
-}
+} 2> /dev/null
 
 # The host's mounts without their numbers, which a new mount of the same kind changes.
 mounts() { cut -d' ' -f3- /proc/1/mountinfo | sort; }
