@@ -248,7 +248,10 @@ impl Runtime {
             .args(call.arguments(&self.id, &self.bundle))
             // The shim's own directory may be the bundle of a container of the pod that is
             // gone already.
-            .current_dir(&self.bundle);
+            .current_dir(&self.bundle)
+            // systemd tells containerd where to report that it is up. With that variable runc
+            // passes on what the container reports: it would end `start` only when it does.
+            .env_remove("NOTIFY_SOCKET");
         let mut printed = None;
         if quiet {
             let file = memfd_create("printed", MFdFlags::MFD_CLOEXEC)
