@@ -13,7 +13,7 @@ passed=0 failed=0
 
 # A job is a process group: what a check started can be ended with it.
 set -m
-patience=30
+patience=120
 
 # check NAME COMMAND...: one check; its output is shown only when it fails. One that hangs
 # fails too, instead of the whole run.
