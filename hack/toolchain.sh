@@ -10,11 +10,12 @@ if [ "$owner" = root ] && [ -n "${SUDO_USER:-}" ]; then owner=$SUDO_USER; fi
 owner_home=$(getent passwd "$owner" | cut -d: -f6)
 PATH=$PATH:$owner_home/.cargo/bin
 
-# as_owner COMMAND...: runs it as who owns the build.
-as_owner() {
-    if [ "$(id -un)" = "$owner" ]; then "$@"
-    else runuser -u "$owner" -- env HOME="$owner_home" PATH="$PATH" "$@"; fi
-}
+# What stands before a command that is to run as who owns the build; nothing if that is us.
+owner_prefix=()
+if [ "$(id -un)" != "$owner" ]; then
+    owner_prefix=(runuser -u "$owner" -- env HOME="$owner_home" PATH="$PATH")
+fi
+as_owner() { "${owner_prefix[@]}" "$@"; }
 
 need_root() {
     [ "$(id -u)" = 0 ] || { echo "$0: containers and cgroups need root: sudo $0" >&2; exit 1; }
