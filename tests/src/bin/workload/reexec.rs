@@ -7,8 +7,9 @@ use nix::unistd::Pid;
 
 use crate::lifetime;
 
-/// Between two execs: long enough for the threads to exist and for other processes to run.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Between two execs: long enough for the threads to exist, for other processes to run, and
+/// for the kernel to free the stacks of the threads that the last exec ended.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A sleeping thread's stack, bytes: the default of 2 MiB each would be mapped anew a
 /// thousand times a second.
