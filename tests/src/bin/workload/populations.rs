@@ -18,7 +18,7 @@ const KEPT: usize = 2;
 
 /// After how many short-lived children it replaces the oldest of them: about every tenth of
 /// a second, so that one that escaped a join is still there when a test looks.
-const RENEW_AFTER: usize = 100;
+const RENEW_AFTER: usize = 20;
 
 /// The processes that two forkers are, short-lived ones apart: one that breeds, with those it
 /// keeps, and one that hands over.
