@@ -5,10 +5,7 @@
 //! of the old one when it is moved back. Later kernels remember, and what they decide is left
 //! alone.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use nix::{
     errno::Errno,
@@ -23,11 +20,8 @@ use crate::{
     v1::process,
 };
 
-/// Numbers of processors.
-pub(crate) type Cpus = BTreeSet<usize>;
-
 /// The affinity of threads, by thread id.
-pub(crate) type Saved = BTreeMap<i32, Cpus>;
+pub(crate) type Saved = BTreeMap<i32, CpuSet>;
 
 /// The affinity of each thread of the process.
 pub(crate) fn of_threads(proc_root: &Path, pid: i32) -> Result<Saved> {
@@ -41,7 +35,7 @@ pub(crate) fn of_threads(proc_root: &Path, pid: i32) -> Result<Saved> {
 }
 
 /// The processors of the cpuset cgroup at `dir`.
-pub(crate) fn of_cpuset(dir: &Path) -> Result<Cpus> {
+pub(crate) fn of_cpuset(dir: &Path) -> Result<CpuSet> {
     // `cpuset.cpus` may name processors that are offline; older kernels have only that.
     let effective = dir.join("cpuset.effective_cpus");
     let file = if effective.exists() {
@@ -55,10 +49,14 @@ pub(crate) fn of_cpuset(dir: &Path) -> Result<Cpus> {
 
 /// After threads were moved from a cpuset with the processors `from` into one with `to`:
 /// gives back to each what it had asked for, where the kernel forgot it.
-pub(crate) fn keep(saved: &Saved, from: &Cpus, to: &Cpus) -> Result<()> {
+pub(crate) fn keep(saved: &Saved, from: &CpuSet, to: &CpuSet) -> Result<()> {
     for (&tid, before) in saved {
+        // Most threads ask for nothing, and the container is frozen while this is found out.
+        if before == from {
+            continue;
+        }
         let Some(after) = get(tid)? else { continue };
-        if let Some(wanted) = forgotten(before, &after, from, to) {
+        if let Some(wanted) = forgotten(before, &after, to) {
             set(tid, &wanted)?;
         }
     }
@@ -75,21 +73,36 @@ pub(crate) fn restore(saved: &Saved) -> Result<()> {
     Ok(())
 }
 
-/// What the thread must be given, if the kernel forgot that it had asked for less than all.
-fn forgotten(before: &Cpus, after: &Cpus, from: &Cpus, to: &Cpus) -> Option<Cpus> {
-    let asked = before.len() < from.len();
-    let wanted: Cpus = before & to;
-    (asked && after == to && wanted != *to && !wanted.is_empty()).then_some(wanted)
+/// What a thread that had asked for `before` must be given, if the kernel forgot that: it then
+/// has all of the new cpuset, though it had asked for less.
+fn forgotten(before: &CpuSet, after: &CpuSet, to: &CpuSet) -> Option<CpuSet> {
+    let wanted = cpu_set(numbers(before).filter(|&cpu| contains(to, cpu)));
+    (after == to && wanted != *to && wanted != CpuSet::new()).then_some(wanted)
+}
+
+fn numbers(set: &CpuSet) -> impl Iterator<Item = usize> {
+    (0..CpuSet::count()).filter(|&cpu| contains(set, cpu))
+}
+
+fn contains(set: &CpuSet, cpu: usize) -> bool {
+    set.is_set(cpu).unwrap_or(false)
+}
+
+/// The set of these processors, as far as the interface can name them.
+fn cpu_set(cpus: impl Iterator<Item = usize>) -> CpuSet {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if set.set(cpu).is_err() {
+            log::debug!("processor {cpu} has too high a number to be kept");
+        }
+    }
+    set
 }
 
 /// None if the thread is gone, or its processors cannot be told.
-fn get(tid: i32) -> Result<Option<Cpus>> {
+fn get(tid: i32) -> Result<Option<CpuSet>> {
     match sched_getaffinity(Pid::from_raw(tid)) {
-        Ok(set) => Ok(Some(
-            (0..CpuSet::count())
-                .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-                .collect(),
-        )),
+        Ok(set) => Ok(Some(set)),
         Err(Errno::ESRCH) => Ok(None),
         // More processors than this interface can tell. Such hosts have recent kernels, which
         // remember by themselves.
@@ -101,16 +114,12 @@ fn get(tid: i32) -> Result<Option<Cpus>> {
     }
 }
 
-fn set(tid: i32, cpus: &Cpus) -> Result<()> {
-    let mut set = CpuSet::new();
-    for &cpu in cpus {
-        set.set(cpu)
-            .map_err(|errno| error("set the affinity of", tid, errno))?;
-    }
-    match sched_setaffinity(Pid::from_raw(tid), &set) {
+fn set(tid: i32, cpus: &CpuSet) -> Result<()> {
+    match sched_setaffinity(Pid::from_raw(tid), cpus) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
         // Its cpuset has none of them (any more): what the kernel chose is the best there is.
         Err(Errno::EINVAL) => {
+            let cpus: Vec<usize> = numbers(cpus).collect();
             log::warn!("thread {tid} cannot have its processors {cpus:?} back");
             Ok(())
         }
@@ -123,9 +132,9 @@ fn error(operation: &str, tid: i32, errno: Errno) -> Error {
 }
 
 /// The kernel's list format.
-fn parse(list: &str) -> std::result::Result<Cpus, String> {
+fn parse(list: &str) -> std::result::Result<CpuSet, String> {
     let list: CpuList = list.parse()?;
-    Ok(list.members().map(|cpu| cpu as usize).collect())
+    Ok(cpu_set(list.members().map(|cpu| cpu as usize)))
 }
 
 #[cfg(test)]
@@ -136,40 +145,16 @@ mod tests {
     #[test]
     fn only_what_the_kernel_forgot_is_given_back() {
         let cpus = |list| parse(list).unwrap();
-        for (before, after, from, to, expected, why) in [
-            ("0-3", "0-1", "0-3", "0-1", None, "had asked for nothing"),
-            ("0", "0-1", "0-3", "0-1", Some("0"), "erased"),
-            ("0", "0", "0-3", "0-1", None, "remembered"),
-            ("3", "0-1", "0-3", "0-1", None, "nothing is left of it"),
-            ("0-2", "0-1", "0-3", "0-1", None, "all of what is left"),
-            (
-                "0-1",
-                "0-3",
-                "0-1",
-                "0-3",
-                None,
-                "leaving: had all there was",
-            ),
-            ("0", "0-3", "0-1", "0-3", Some("0"), "leaving: erased"),
-            (
-                "0",
-                "0,2",
-                "0-1",
-                "0-3",
-                None,
-                "leaving: the kernel knows more",
-            ),
-            (
-                "0",
-                "0-1",
-                "0-1",
-                "0-1",
-                Some("0"),
-                "an identical set erased it",
-            ),
+        for (before, after, to, expected, why) in [
+            ("0", "0-1", "0-1", Some("0"), "erased"),
+            ("0", "0", "0-1", None, "remembered"),
+            ("3", "0-1", "0-1", None, "nothing is left of it"),
+            ("0-2", "0-1", "0-1", None, "all of what is left"),
+            ("0", "0-3", "0-3", Some("0"), "leaving: erased"),
+            ("0", "0,2", "0-3", None, "leaving: the kernel knows more"),
         ] {
             assert_eq!(
-                forgotten(&cpus(before), &cpus(after), &cpus(from), &cpus(to)),
+                forgotten(&cpus(before), &cpus(after), &cpus(to)),
                 expected.map(cpus),
                 "{why}"
             );
@@ -180,7 +165,7 @@ mod tests {
     fn this_thread_has_processors() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let saved = of_threads(Path::new("/proc"), pid).unwrap();
-        assert!(saved.values().all(|cpus| !cpus.is_empty()));
+        assert!(saved.values().all(|cpus| *cpus != CpuSet::new()));
         restore(&saved).unwrap();
         assert!(of_threads(Path::new("/proc"), i32::MAX).unwrap().is_empty());
     }

@@ -151,14 +151,22 @@ impl Fixture {
     /// The path of each live thread of the container in a hierarchy, by thread.
     pub(crate) fn threads_in(&self, hierarchy: &str) -> BTreeMap<i32, PathBuf> {
         let key = self.key(hierarchy);
+        let place = |tid| {
+            let membership = self.container.host().membership(tid).ok()?;
+            Some(membership.paths[&key].clone())
+        };
         let mut found = BTreeMap::new();
-        for pid in self.processes() {
-            for tid in threads(pid) {
-                if let Ok(membership) = self.container.host().membership(tid)
-                    && is_alive(tid)
-                {
-                    found.insert(tid, membership.paths[&key].clone());
+        for tid in self.processes().into_iter().flat_map(threads) {
+            // Read twice: the first thread of a process that execs in another one dies, and
+            // v1 shows it in the root until the other one takes its id.
+            let mut path = place(tid);
+            while is_alive(tid) {
+                let again = place(tid);
+                if path == again {
+                    found.extend(path.map(|path| (tid, path)));
+                    break;
                 }
+                path = again;
             }
         }
         found

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::sched::CpuSet;
+
 use super::{Listed, Tracked, outcome::Findings};
 use crate::{
     controller::Controller,
@@ -14,7 +16,7 @@ use crate::{
     kernel_file,
     membership::Membership,
     v1::{
-        affinity::{self, Cpus},
+        affinity,
         cgroup::Cgroup,
         listing,
         process::{self, Stat},
@@ -38,9 +40,9 @@ pub(super) struct Route {
     /// The destination's `cgroup.procs`, kept open: writing is the part that must be quick.
     gate: File,
     /// The destination's processors, if the hierarchy is the cpuset's.
-    cpus: Option<Cpus>,
+    cpus: Option<CpuSet>,
     /// The processors of the cpusets that processes came from.
-    origins: BTreeMap<PathBuf, Cpus>,
+    origins: BTreeMap<PathBuf, CpuSet>,
     /// Where processes were that were somewhere below the container's cgroup.
     homes: BTreeMap<i32, PathBuf>,
     /// The affinity of threads before they were moved.
@@ -326,7 +328,7 @@ impl Route {
         }
         let threads = affinity::of_threads(proc_root, pid)?;
         for (&tid, cpus) in &threads {
-            self.saved.entry(tid).or_insert_with(|| cpus.clone());
+            self.saved.entry(tid).or_insert(*cpus);
         }
         Ok(threads)
     }
