@@ -9,6 +9,7 @@ mod create;
 mod delete;
 mod exec;
 mod exit;
+mod kill;
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,7 @@ use crate::{
     process::Process,
     reaper::Reaper,
     runtime::{Call, Runtime},
-    state::{Action, Kind, State},
+    state::{Action, State},
     surroundings::Surroundings,
 };
 
@@ -61,6 +62,7 @@ pub(crate) struct Container {
     shared: Shared,
     runtime: Arc<Runtime>,
     placement: Arc<RwLock<Placement>>,
+    tracking: Arc<Placement>,
     rootfs: PathBuf,
     private_pid_namespace: bool,
     io_owner: (u32, u32),
@@ -125,70 +127,6 @@ impl Container {
         Ok(())
     }
 
-    /// Sends a signal to a process, or with `all` to every process of the container.
-    pub(crate) async fn kill(&self, exec_id: &str, signal: u32, all: bool) -> Result<()> {
-        let process = self.process(exec_id)?;
-        match process.kind() {
-            Kind::Exec => self.kill_exec(&process, signal),
-            Kind::Init => self.kill_init(signal, all).await,
-        }
-    }
-
-    fn kill_exec(&self, process: &Process, signal: u32) -> Result<()> {
-        process.check(Action::Kill)?;
-        let number = i32::try_from(signal)
-            .map_err(|_| Error::InvalidArgument(format!("signal {signal}: no such signal")))?;
-        let sent = match process.pid() {
-            Some(pid) => self
-                .shared
-                .reaper
-                .signal(pid, number)
-                .map_err(Error::system(format!(
-                    "send signal {signal} to process {pid}"
-                )))?,
-            None => false,
-        };
-        sent.then_some(()).ok_or_else(finished)
-    }
-
-    async fn kill_init(&self, signal: u32, all: bool) -> Result<()> {
-        let paused = self.init.state() == State::Paused;
-        self.init.check(Action::Kill)?;
-        // In the shim's own surroundings: a kill starts no process of the container's, and
-        // must not wait for an update, which has the placement locked.
-        let outcome = self
-            .runtime
-            .run(&self.shared.reaper, Call::Kill { signal, all }, || {
-                Ok(Surroundings::default())
-            })
-            .await;
-        if let Err(error) = outcome {
-            return match self.init_has_ended().await? {
-                true => Err(finished()),
-                false => Err(error),
-            };
-        }
-        if paused && signal == libc::SIGKILL as u32 {
-            // A frozen process dies only when it is thawed. runc thaws it, crun does not; a
-            // failure therefore says nothing.
-            if let Err(error) = self.run_unplaced(Call::Resume).await {
-                log::debug!("thaw {} after killing it: {error}", self.id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the init has ended, announced or not.
-    async fn init_has_ended(&self) -> Result<bool> {
-        let (pid, reaper) = (self.init.pid(), Arc::clone(&self.shared.reaper));
-        blocking(move || {
-            // It may be a zombie whose SIGCHLD is on its way.
-            reaper.reap();
-            Ok(!pid.is_some_and(|pid| reaper.is_watched(pid)))
-        })
-        .await
-    }
-
     /// Changes limits: `resources` is the JSON of `linux.resources`.
     pub(crate) async fn update(&self, resources: String) -> Result<()> {
         let _alone = self.changing.write().await;
@@ -199,8 +137,8 @@ impl Container {
 
     /// The container's processes, with the exec id of those that have one.
     pub(crate) async fn pids(&self) -> Result<Vec<(i32, Option<String>)>> {
-        let placement = Arc::clone(&self.placement);
-        let pids = blocking(move || read(&placement).processes()).await?;
+        let tracking = Arc::clone(&self.tracking);
+        let pids = blocking(move || tracking.processes()).await?;
         let execs = lock(&self.execs);
         let exec_of = |pid: i32| {
             let mut live = execs.values().filter(|exec| exec.state() == State::Running);
@@ -232,10 +170,6 @@ impl Container {
             .run(&self.shared.reaper, call, || Ok(Surroundings::default()))
             .await
     }
-}
-
-fn finished() -> Error {
-    Error::NotFound("process already finished".into())
 }
 
 /// Reads the pid that a runtime has written.

@@ -7,8 +7,7 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant, SystemTime},
+    time::SystemTime,
 };
 
 use containerd_shim::Flags;
@@ -22,9 +21,8 @@ use crate::{
     error::{Error, Result},
     events::timestamp,
     placement::Placement,
-    raw_process,
     record::{RECORDS, Record, Records},
-    rootfs,
+    removal, rootfs,
     runtime::{Call, Runtime},
     socket,
 };
@@ -32,10 +30,6 @@ use crate::{
 /// What a container that is deleted so has ended with: 128 and SIGKILL, as the stock shim has
 /// it.
 const KILLED: u32 = 137;
-
-/// How long killed processes may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Deletes the container of the flags, and answers on stdout with how it ended.
 pub fn run(flags: &Flags) -> Result<()> {
@@ -84,7 +78,7 @@ fn delete(flags: &Flags, bundle: &Path) -> Option<i32> {
     });
     tolerate(rootfs::unmount(&bundle.join(rootfs::FOLDER)));
     if let Some(placement) = placement {
-        tolerate(remove(&placement));
+        tolerate(removal::remove(&placement));
     }
     if let Some(address) = socket::read_address(bundle) {
         tolerate(socket::remove_if_dead(&address));
@@ -103,25 +97,4 @@ fn runtime(record: &Record, bundle: &Path) -> Runtime {
 
 fn end(runtime: &Runtime, placement: &Placement) -> Result<()> {
     runtime.run_alone(&Call::Delete, placement.surroundings_for_create()?)
-}
-
-/// Kills what is left in the container's cgroups, and removes them and the record. The runtime
-/// kills the init only, and may have failed or be gone.
-fn remove(placement: &Placement) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        for pid in placement.processes()? {
-            match raw_process::kill(pid, libc::SIGKILL) {
-                Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                    eprintln!("delete: kill {pid}: {error}");
-                }
-                _ => {}
-            }
-        }
-        // It thaws first what is frozen, so that the signal is taken.
-        match placement.remove() {
-            Err(_) if Instant::now() < deadline => thread::sleep(BETWEEN_LOOKS),
-            outcome => return outcome,
-        }
-    }
 }

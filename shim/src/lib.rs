@@ -35,6 +35,7 @@ mod raw_process;
 mod readiness;
 mod reaper;
 pub mod record;
+mod removal;
 mod rootfs;
 pub mod runc_state;
 mod runtime;

@@ -234,6 +234,11 @@ impl Placement {
         &self.record
     }
 
+    /// Where the record is kept.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// Where the record is.
     pub fn record_path(&self) -> PathBuf {
         self.records.path(&self.record.namespace, &self.record.id)

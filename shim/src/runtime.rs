@@ -63,8 +63,6 @@ pub(crate) enum Call {
     Kill {
         /// The signal's number.
         signal: u32,
-        /// To every process of the container.
-        all: bool,
     },
     /// `delete --force`
     Delete,
@@ -131,12 +129,11 @@ impl Call {
                     option("--console-socket", Some(console));
                 }
             }
-            Call::Kill { all: true, .. } => option("--all", None),
             Call::Delete => option("--force", None),
-            Call::Kill { all: false, .. } | Call::Start | Call::Pause | Call::Resume => {}
+            Call::Kill { .. } | Call::Start | Call::Pause | Call::Resume => {}
         }
         arguments.push(id.into());
-        if let Call::Kill { signal, .. } = self {
+        if let Call::Kill { signal } = self {
             arguments.push(signal.to_string().into());
         }
         arguments
@@ -409,20 +406,7 @@ mod tests {
                 "exec --detach --process /b/e.json --pid-file /b/e.pid --console-socket \
                  /t/pty.sock box",
             ),
-            (
-                Call::Kill {
-                    signal: 9,
-                    all: true,
-                },
-                "kill --all box 9",
-            ),
-            (
-                Call::Kill {
-                    signal: 34,
-                    all: false,
-                },
-                "kill box 34",
-            ),
+            (Call::Kill { signal: 34 }, "kill box 34"),
             (Call::Delete, "delete --force box"),
             (Call::Pause, "pause box"),
             (Call::Resume, "resume box"),

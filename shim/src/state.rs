@@ -78,6 +78,8 @@ impl State {
             (Created | Running | Paused, A::Kill) => Ok(self),
             (Stopped | Deleted, A::Kill) => Err(Error::NotFound("process already finished".into())),
             (Created | Running | Paused, A::Resize) => Ok(self),
+            // ctr resizes once more when the process has ended already.
+            (Stopped, A::Resize) if kind == Kind::Init => Ok(self),
             (Running, A::Pause) if kind == Kind::Init => Ok(Paused),
             (Paused, A::Resume) if kind == Kind::Init => Ok(Running),
             (Created | Running, A::Exec) if kind == Kind::Init => Ok(self),
@@ -151,7 +153,7 @@ mod tests {
             (Action::Kill, [c, r, p, N, N]),
             (Action::Exec, [c, r, P, P, P]),
             (Action::Update, [c, r, p, P, P]),
-            (Action::Resize, [c, r, p, P, P]),
+            (Action::Resize, [c, r, p, s, P]),
             (Action::Delete, [d, P, P, d, N]),
             (Action::Exit, [s, s, s, s, d]),
         ];

@@ -15,7 +15,7 @@ use containerd_shim_protos::{
 };
 use tokio::sync::watch;
 
-use super::{Container, Shared, read_pid};
+use super::{Container, Shared, kill::tracking, read_pid};
 use crate::{
     error::{Error, Result},
     guard::blocking,
@@ -25,7 +25,7 @@ use crate::{
     process::Process,
     reaper::Exited,
     record::Records,
-    rootfs,
+    removal, rootfs,
     runtime::{Call, Runtime},
     runtime_config::RuntimeConfig,
     spec::Spec,
@@ -133,7 +133,7 @@ impl Plan {
         );
         let placement = Placement::create(records, identity, &self.spec, &self.options)?;
         if let Err(error) = rootfs::mount(&self.mounts, &self.rootfs) {
-            if let Err(left) = placement.remove() {
+            if let Err(left) = removal::remove(&placement) {
                 log::error!("undoing the creation of {}: {left}", self.identity.id);
             }
             return Err(error);
@@ -164,7 +164,7 @@ impl Made {
         }
         log(blocking(move || {
             let unmounted = rootfs::unmount(&self.rootfs);
-            read(&self.placement).remove()?;
+            removal::remove(&read(&self.placement))?;
             unmounted
         })
         .await);
@@ -205,10 +205,10 @@ async fn complete(
     drop(config);
     let ends = ends?;
     let placement = Arc::clone(&made.placement);
-    let pid = blocking(move || {
+    let (pid, tracking) = blocking(move || {
         let pid = read_pid(&pid_file)?;
         write(&placement).created(pid)?;
-        Ok(pid)
+        Ok((pid, tracking(&read(&placement))?))
     })
     .await?;
     let exited = expected.adopt(pid);
@@ -229,6 +229,7 @@ async fn complete(
         shared: shared.clone(),
         runtime: Arc::clone(&made.runtime),
         placement: Arc::clone(&made.placement),
+        tracking: Arc::new(tracking),
         rootfs: plan.rootfs.clone(),
         private_pid_namespace: plan.spec.private_pid_namespace,
         io_owner: plan.options.io_owner,

@@ -17,7 +17,7 @@ use crate::{
     lock::{lock, read},
     process::Process,
     reaper::Exit,
-    rootfs,
+    removal, rootfs,
     runtime::Call,
     state::{Action, Kind},
 };
@@ -73,7 +73,7 @@ impl Container {
         let (rootfs, placement) = (self.rootfs.clone(), Arc::clone(&self.placement));
         blocking(move || {
             let unmounted = rootfs::unmount(&rootfs);
-            read(&placement).remove()?;
+            removal::remove(&read(&placement))?;
             unmounted
         })
         .await?;

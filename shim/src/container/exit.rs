@@ -1,6 +1,6 @@
 //! What follows the end of a process.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use containerd_shim_protos::{
     events::task::TaskExit, protobuf::MessageField, topics::TASK_EXIT_EVENT_TOPIC,
@@ -9,19 +9,10 @@ use containerd_shim_protos::{
 use super::{Container, exec::Running};
 use crate::{
     events::timestamp,
-    guard::blocking,
-    lock::{lock, read},
     process::Process,
-    raw_process,
     reaper::{Exit, Exited},
-    runtime::Call,
     state::{Kind, State},
 };
-
-/// How often, and how long apart, the processes that an init has left are killed before it
-/// is reported. They cannot outrun it: each pass kills all that there are.
-const PASSES: usize = 100;
-const BETWEEN_PASSES: Duration = Duration::from_millis(10);
 
 impl Container {
     /// Announces the process's end when it comes.
@@ -51,57 +42,16 @@ impl Container {
         if !self.private_pid_namespace {
             // Nothing else ends them. In a PID namespace of its own the kernel has killed
             // them all before the init could be reaped.
-            self.kill_all().await;
+            if self.init.state() == State::Paused {
+                self.thaw_the_killed().await;
+            }
+            self.kill_what_is_left().await;
         }
         let mut running = self.running.subscribe();
         if let Err(error) = running.wait_for(|running| *running == 0).await {
             // The sender is part of this container.
             log::error!("waiting for the execs of {}: {error}", self.id);
         }
-    }
-
-    async fn kill_all(&self) {
-        let signal = libc::SIGKILL as u32;
-        // First as the runtime does it: it thaws what is frozen.
-        let call = Call::Kill { signal, all: true };
-        if let Err(error) = self.run_unplaced(call).await {
-            log::debug!("kill all of {}: {error}", self.id);
-        }
-        for exec in lock(&self.execs).values() {
-            if let (State::Running, Some(pid)) = (exec.state(), exec.pid())
-                && let Err(error) = self.shared.reaper.signal(pid, libc::SIGKILL)
-            {
-                log::error!("kill {pid}, an exec in {}: {error}", self.id);
-            }
-        }
-        for _ in 0..PASSES {
-            let placement = Arc::clone(&self.placement);
-            let left = blocking(move || {
-                let left = read(&placement).processes()?;
-                for &pid in &left {
-                    match raw_process::kill(pid, libc::SIGKILL) {
-                        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {
-                            log::error!("kill {pid}: {error}");
-                        }
-                        _ => {}
-                    }
-                }
-                Ok(left)
-            })
-            .await;
-            match left {
-                Ok(left) if left.is_empty() => return,
-                Ok(_) => tokio::time::sleep(BETWEEN_PASSES).await,
-                Err(error) => {
-                    log::error!("the processes that {} left: {error}", self.id);
-                    return;
-                }
-            }
-        }
-        log::error!(
-            "processes of {} are left although they were killed",
-            self.id
-        );
     }
 
     fn announce_exit(&self, process: &Process, exit: Exit) {
