@@ -1,9 +1,12 @@
 //! Limits that come late: to containers that have been running without them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use lazycg_tests::{
-    Container, Daemon, OciRuntime, Status, cgroup, command,
+    Container, Daemon, OciRuntime, Status, cgroup,
     placed::{assert_all_threads, assert_own, assert_thawed, keys},
     process,
 };
@@ -310,26 +313,38 @@ fn execs_by_hand_are_where_the_init_is() {
         let daemon = Daemon::start();
         let container = daemon.container("a").oci_runtime(runtime).start();
         let by_hand = || {
-            let mut command = container.runtime_by_hand(runtime);
-            command::run(command.args(["exec", "--detach", container.id(), "sleep", "3600"])).ok();
+            // Its output is not waited for: the process keeps it open.
+            container
+                .runtime_by_hand(runtime)
+                .args(["exec", "--detach", container.id(), "sleep", "3600"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .expect("run the runtime")
+                .success()
         };
-        by_hand();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    by_hand();
-                }
+        assert!(by_hand());
+        for round in 0..10 {
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        // It fails, and starts nothing, when it finds the container frozen.
+                        by_hand();
+                    }
+                });
+                let output = container.update(&["--memory", "256m"]);
+                // Before a failure is told: the loop must end.
+                done.store(true, Ordering::Relaxed);
+                output.ok();
             });
-            for _ in 0..10 {
-                container.update(&["--memory", "256m"]).ok();
-                assert_all_threads(&container, &["memory"], &[]);
+            assert_all_threads(&container, &["memory"], &[]);
+            if round < 9 {
                 container.update(&["--memory", "-1"]).ok();
             }
-            container.update(&["--memory", "256m"]).ok();
-            done.store(true, Ordering::Relaxed);
-        });
-        by_hand();
+        }
+        assert!(by_hand());
         // Where nothing limits the container, an exec by hand is where its caller is.
         assert_all_threads(&container, &["memory", "cpu", "cpuacct"], &[]);
         container.delete();
