@@ -297,10 +297,34 @@ impl Change<'_> {
 
     fn remove(&mut self) -> Result<()> {
         let deadline = Instant::now() + directory::REMOVE_WITHIN;
-        self.prepared
-            .leaves
-            .iter()
-            .try_for_each(|cgroup| directory::remove(&cgroup.dir, deadline))
+        let leaves = &self.prepared.leaves;
+        for (index, cgroup) in leaves.iter().enumerate() {
+            let Err(error) = directory::remove(&cgroup.dir, deadline) else {
+                continue;
+            };
+            // The processes are about to come back to all of them.
+            let removed = leaves.iter().take(index);
+            return Err(match self.make_again(removed) {
+                Ok(()) => error,
+                Err(undo) => Error::Undo {
+                    source: Box::new(error),
+                    undo: Box::new(undo),
+                },
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes cgroups again as they were before the update.
+    fn make_again<'c>(&self, cgroups: impl Iterator<Item = &'c Cgroup>) -> Result<()> {
+        let before = &self.container.state;
+        for cgroup in cgroups {
+            directory::make(cgroup, &before.mark)?;
+            directory::seed(cgroup)?;
+            let dirs = cgroup::dirs([cgroup]);
+            values::apply(&before.resources, &dirs, &cgroup.controllers).map(drop)?;
+        }
+        Ok(())
     }
 
     fn forget_intent(&mut self) {

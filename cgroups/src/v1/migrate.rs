@@ -98,15 +98,20 @@ impl Tracked {
     }
 
     /// Pays the RCU grace period that the first move after a pause waits for, by a move that
-    /// changes nothing: a process into the cgroup that it is in. Only speed depends on it.
+    /// changes nothing: of the calling process into the cgroup that it is in. (One of the
+    /// container's might end just then, and a stranger be moved that got its id.) Only speed
+    /// depends on it.
     pub(crate) fn warm_up(&self) -> Result<()> {
-        let Some(cgroup) = self.cgroups.first() else {
-            return Ok(());
-        };
-        for (pid, dir) in listing::located(&cgroup.dir)? {
-            match kernel_file::write(&dir.join("cgroup.procs"), &pid.to_string()) {
+        let here = Membership::read(&self.proc_root, "self")?;
+        for cgroup in &self.cgroups {
+            let Some(path) = here.paths.get(&cgroup.key) else {
+                continue;
+            };
+            let procs = cgroup.dir_of(path).join("cgroup.procs");
+            match kernel_file::write(&procs, &std::process::id().to_string()) {
                 Ok(()) => break,
-                Err(error) => log::debug!("warm up with process {pid}: {error}"),
+                // In a cgroup namespace it may not be seen; another hierarchy serves as well.
+                Err(error) => log::debug!("warm up through {}: {error}", procs.display()),
             }
         }
         Ok(())

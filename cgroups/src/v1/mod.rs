@@ -21,8 +21,7 @@ pub(crate) mod migrate;
 pub(crate) mod process;
 pub(crate) mod requirements;
 pub(crate) mod stats;
-pub(crate) mod undo;
-pub(crate) mod values;
-
 #[cfg(test)]
 pub(crate) mod test_cgroup;
+pub(crate) mod undo;
+pub(crate) mod values;

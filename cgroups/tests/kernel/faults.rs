@@ -127,6 +127,36 @@ fn of_the_removal_of_a_cgroup_that_a_stranger_is_in() {
 }
 
 #[test]
+fn of_the_removal_of_the_second_of_two() {
+    let mut fixture = Fixture::with(
+        r#"{"memory": {"limit": 134217728}, "pids": {"limit": 100}}"#,
+        lean(),
+    );
+    fixture.container.settle().unwrap();
+    fixture.sleepers(5);
+    let other = Fixture::new();
+    let before = fixture.snapshot();
+    let entry = other.container.entry_for_exec().unwrap();
+    let stranger = Child::fork(&entry, children::sleep);
+    let procs = fixture.dir("pids").join("cgroup.procs");
+    let pid = stranger.pid().to_string();
+    fixture.caller.meanwhile = Some((
+        Step::Remove,
+        Box::new(move || std::fs::write(procs, pid).unwrap()),
+    ));
+    let update = r#"{"memory": {"limit": -1}, "pids": {"limit": -1}}"#;
+    let error = fixture.update(update).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EBUSY), "{error}");
+    drop(stranger);
+    crate::wait::until("the stranger is gone", || {
+        fixture.read("pids", "cgroup.procs").lines().count() == 5
+    });
+    fixture.snapshot().assert_same(&before, "after");
+    fixture.update(update).unwrap();
+    assert!(!fixture.dir("memory").exists() && !fixture.dir("pids").exists());
+}
+
+#[test]
 fn of_the_undo_too() {
     let mut fixture = container();
     fixture.caller.fail_before = Some(Step::Sweep);

@@ -5,6 +5,7 @@
 
 mod affinity;
 mod children;
+mod crash;
 mod faults;
 mod fixture;
 mod freezing;

@@ -1,5 +1,7 @@
 //! Updates that must fail, before anything is changed.
 
+use lazy_cgroups::{controller::Controller, topology::HierarchyKind};
+
 use crate::{
     children,
     fixture::{Fixture, lean},
@@ -23,21 +25,52 @@ fn a_bad_field_changes_nothing_and_is_named() {
             r#"{"memory": {"limit": 67108864, "swap": 1048576}}"#,
             "memory.swap",
         ),
+    ] {
+        refused(update, field);
+    }
+}
+
+#[test]
+fn what_the_host_has_no_v1_hierarchy_for_changes_nothing_and_is_named() {
+    let topology = Fixture::new().container.host().topology.clone();
+    let mut lacking = 0;
+    for (controller, update, field) in [
         (
+            Controller::Hugetlb,
             r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 1048576}]}"#,
             "hugepageLimits",
         ),
-        (r#"{"network": {"classID": 1048577}}"#, "network.classID"),
-        (r#"{"rdma": {"mlx5_0": {"hcaHandles": 1}}}"#, "rdma"),
+        (
+            Controller::NetCls,
+            r#"{"network": {"classID": 1048577}}"#,
+            "network.classID",
+        ),
+        (
+            Controller::Rdma,
+            r#"{"rdma": {"mlx5_0": {"hcaHandles": 1}}}"#,
+            "rdma",
+        ),
     ] {
-        let mut fixture = Fixture::with(r#"{"cpu": {"shares": 512}}"#, lean());
-        fixture.sleepers(2);
-        let before = fixture.snapshot();
-        let error = fixture.update(update).unwrap_err().to_string();
-        assert!(error.contains(field), "{update}: {error}");
-        fixture.snapshot().assert_same(&before, update);
-        assert!(fixture.caller.steps.is_empty() && fixture.caller.recorded.is_empty());
+        let hierarchy = topology.of(controller);
+        if hierarchy.is_none_or(|hierarchy| hierarchy.kind == HierarchyKind::V2) {
+            refused(update, field);
+            lacking += 1;
+        }
     }
+    assert!(
+        lacking > 0,
+        "this host lacks none of them: nothing was tested"
+    );
+}
+
+fn refused(update: &str, field: &str) {
+    let mut fixture = Fixture::with(r#"{"cpu": {"shares": 512}}"#, lean());
+    fixture.sleepers(2);
+    let before = fixture.snapshot();
+    let error = fixture.update(update).unwrap_err().to_string();
+    assert!(error.contains(field), "{update}: {error}");
+    fixture.snapshot().assert_same(&before, update);
+    assert!(fixture.caller.steps.is_empty() && fixture.caller.recorded.is_empty());
 }
 
 #[test]

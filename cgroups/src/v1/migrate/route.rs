@@ -282,10 +282,13 @@ impl Route {
         pid: i32,
         membership: &Membership,
     ) -> Result<()> {
-        let from = match membership.paths.get(&self.cgroup.key) {
-            Some(path) => self.cgroup.dir_of(path),
-            None => self.cgroup.root_dir.clone(),
-        };
+        // From a cgroup namespace not every cgroup is seen.
+        let from = membership
+            .paths
+            .get(&self.cgroup.key)
+            .map(|path| self.cgroup.dir_of(path))
+            .filter(|dir| dir.is_dir())
+            .unwrap_or_else(|| self.cgroup.root_dir.clone());
         match self.put(proc_root, pid, &from)? {
             Outcome::Again => Err(Error::io(
                 format!("write \"{pid}\" to"),
