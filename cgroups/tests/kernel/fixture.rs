@@ -1,8 +1,8 @@
-//! A container's cgroups for one test, and the caller of an update.
+//! A container's cgroups for one test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -10,11 +10,9 @@ use std::{
 use lazy_cgroups::{
     Error,
     cgroups_path::CgroupsPath,
-    container::{Container, Host, Observer, Updated, Wanted},
+    container::{Container, Host, Updated, Wanted},
     policy::{Policy, Traits},
     resources::Resources,
-    state::State,
-    step::Step,
     topology::HierarchyKey,
 };
 use nix::{
@@ -23,7 +21,9 @@ use nix::{
 };
 
 use crate::{
+    caller::Caller,
     children::{self, Child},
+    snapshot::{Snapshot, values},
     wait,
 };
 
@@ -236,63 +236,6 @@ fn plan(parent: &Path, resources: &str, policy: Policy) -> Container {
     Container::plan(host, wanted, &own).unwrap()
 }
 
-/// What is compared before and after an update that fails.
-#[derive(Debug)]
-pub(crate) struct Snapshot(BTreeMap<String, String>);
-
-impl Snapshot {
-    /// Fails with what differs, if anything does.
-    pub(crate) fn assert_same(&self, before: &Snapshot, case: &str) {
-        let differing: Vec<_> = self
-            .0
-            .keys()
-            .chain(before.0.keys())
-            .filter(|fact| self.0.get(*fact) != before.0.get(*fact))
-            .map(|fact| (fact, before.0.get(fact), self.0.get(fact)))
-            .collect();
-        assert!(
-            differing.is_empty(),
-            "{case}: (what, before, after): {differing:#?}"
-        );
-    }
-}
-
-/// The content of each file that is a setting; what is a figure changes by itself.
-fn values(dir: &Path) -> Vec<(String, String)> {
-    let is_setting = |name: &str| {
-        [
-            "memory.limit_in_bytes",
-            "memory.memsw.limit_in_bytes",
-            "memory.soft_limit_in_bytes",
-            "cpu.shares",
-            "cpu.cfs_quota_us",
-            "cpu.cfs_period_us",
-            "cpuset.cpus",
-            "cpuset.mems",
-            "pids.max",
-            "freezer.state",
-            "freezer.self_freezing",
-            "blkio.throttle.write_bps_device",
-            "cgroup.procs",
-            "tasks",
-        ]
-        .contains(&name)
-    };
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    entries
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| is_setting(path.file_name().unwrap().to_str().unwrap()))
-        .map(|path| {
-            (
-                path.display().to_string(),
-                fs::read_to_string(&path).unwrap(),
-            )
-        })
-        .collect()
-}
-
 impl Drop for Fixture {
     fn drop(&mut self) {
         let state = self.container.state();
@@ -339,58 +282,6 @@ fn collect_processes(dir: &Path, found: &mut BTreeSet<i32>) {
     for entry in entries.flatten() {
         if entry.path().is_dir() {
             collect_processes(&entry.path(), found);
-        }
-    }
-}
-
-/// The caller's part in an update: keeps what it was told, and fails where it is to.
-#[derive(Default)]
-pub(crate) struct Caller {
-    /// The states that were recorded.
-    pub(crate) recorded: Vec<State>,
-    /// What the runtime was told.
-    pub(crate) told: Vec<BTreeMap<HierarchyKey, PathBuf>>,
-    /// The steps that were begun.
-    pub(crate) steps: Vec<Step>,
-    /// The step to fail before, once.
-    pub(crate) fail_before: Option<Step>,
-    /// The recording to fail, counted from 0.
-    pub(crate) fail_recording: Option<usize>,
-    /// Whether to fail the next time that the runtime is to be told.
-    pub(crate) fail_telling: bool,
-    /// What else to do before a step, once.
-    pub(crate) meanwhile: Option<(Step, Box<dyn FnOnce()>)>,
-}
-
-impl Observer for Caller {
-    fn persist(&mut self, state: &State) -> io::Result<()> {
-        if self
-            .fail_recording
-            .take_if(|at| *at == self.recorded.len())
-            .is_some()
-        {
-            return Err(io::Error::other("injected"));
-        }
-        self.recorded.push(state.clone());
-        Ok(())
-    }
-
-    fn tell_runtime(&mut self, paths: &BTreeMap<HierarchyKey, PathBuf>) -> io::Result<()> {
-        if std::mem::take(&mut self.fail_telling) {
-            return Err(io::Error::other("injected"));
-        }
-        self.told.push(paths.clone());
-        Ok(())
-    }
-
-    fn before(&mut self, step: Step) -> io::Result<()> {
-        self.steps.push(step);
-        if let Some((_, work)) = self.meanwhile.take_if(|(at, _)| *at == step) {
-            work();
-        }
-        match self.fail_before.take_if(|at| *at == step) {
-            Some(_) => Err(io::Error::other("injected")),
-            None => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod affinity;
+mod caller;
 mod children;
 mod crash;
 mod faults;
@@ -13,5 +14,6 @@ mod join;
 mod leave;
 mod lifecycle;
 mod refusals;
+mod snapshot;
 mod threads;
 mod wait;
