@@ -104,10 +104,10 @@ impl Process {
     /// Whether `action` may be taken now; if so, runs `then` before the state can change.
     pub(crate) fn check_then<T>(&self, action: Action, then: impl FnOnce() -> T) -> Result<T> {
         let life = lock(&self.life);
+        life.state.after(self.kind, action)?;
         if life.ending && matches!(action, Action::Exec | Action::Update | Action::Pause) {
             return Err(Error::FailedPrecondition("the container is ending".into()));
         }
-        life.state.after(self.kind, action)?;
         Ok(then())
     }
 

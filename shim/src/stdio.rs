@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{self, Command},
+    time::{Duration, Instant},
 };
 
 use containerd_shim::io::{IoTasks, Pty, Stdio};
@@ -17,6 +18,10 @@ use crate::{
     console::ConsoleSocket,
     error::{Error, Result},
 };
+
+/// How long to wait for the reader of a fifo. Normally it has come before the process is made.
+const READER_PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// Where one stream of output goes, or input comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +155,7 @@ impl Ends {
                     .map_err(failed("copy stdin"))?;
             }
             if let Stream::Fifo(path) = stream(&stdio.stdout)? {
+                let _reader = reader_of(&path).await?;
                 tasks
                     .copy_to_fifo(pty.clone(), &path)
                     .map_err(failed("copy stdout"))?;
@@ -164,11 +170,32 @@ impl Ends {
         }
         for (path, end) in self.outputs {
             let end = pipe::Receiver::from_owned_fd(end).map_err(Error::system("copy output"))?;
+            let _reader = reader_of(&path).await?;
             tasks
                 .copy_to_fifo(end, &path)
                 .map_err(failed("copy output"))?;
         }
         Ok(None)
+    }
+}
+
+/// Waits until the fifo has a reader, and keeps it open for writing until the copy does. Without
+/// a reader the output of a short process would be gone before containerd's client, which opens
+/// the fifo on a thread of its own, has come to read it: a fifo forgets when all let go of it.
+async fn reader_of(path: &str) -> Result<Option<pipe::Sender>> {
+    let deadline = Instant::now() + READER_PATIENCE;
+    loop {
+        match pipe::OpenOptions::new().open_sender(path) {
+            Ok(sender) => return Ok(Some(sender)),
+            Err(error) if error.raw_os_error() != Some(libc::ENXIO) => {
+                return Err(Error::io("open", path)(error));
+            }
+            Err(_) if Instant::now() >= deadline => {
+                log::warn!("nobody reads {path}: its output may be lost");
+                return Ok(None);
+            }
+            Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ fn a_missing_runtime() {
     refused(
         &daemon,
         daemon.container("a").options("runtime = \"/not/there\""),
-        &["/not/there", "no such file"],
+        &["/not/there", "no such"],
     );
     refused(
         &daemon,
@@ -31,50 +31,62 @@ fn a_missing_runtime() {
     );
 }
 
+/// The option that names a runtime which is a shell script of these lines.
+fn runtime_option(daemon: &Daemon, lines: &str) -> String {
+    let script = daemon.folder().join("runtime");
+    fs::write(&script, format!("#!/bin/sh\n{lines}\n")).expect("write a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    format!("runtime = {:?}", script.display().to_string())
+}
+
+/// Shell commands that fail as a runtime does: with `message` in the log that it is told to
+/// write.
+fn log_and_fail(message: &str) -> String {
+    format!(
+        "while [ \"$1\" != --log ]; do shift; done; \
+         echo '{{\"level\": \"error\", \"msg\": \"{message}\"}}' >> \"$2\"; exit 1"
+    )
+}
+
 #[test]
 fn a_runtime_that_fails_is_quoted() {
     let daemon = Daemon::start();
-    let script = daemon.folder().join("broken-runtime");
-    fs::write(&script, "#!/bin/sh\necho it is broken >&2\nexit 1\n").expect("write a script");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it executable");
-    let option = format!("runtime = {:?}", script.display().to_string());
+    let option = runtime_option(&daemon, &log_and_fail("it is broken"));
     refused(
         &daemon,
         daemon.container("a").options(&option),
         &["it is broken"],
     );
+    let script = daemon.folder().join("runtime");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).expect("make it plain");
     refused(
         &daemon,
         daemon.container("b").options(&option),
-        &["broken-runtime"],
+        &[script.to_str().expect("UTF-8")],
     );
 }
 
 #[test]
 fn a_runtime_that_kills_itself() {
     let daemon = Daemon::start();
-    let script = daemon.folder().join("broken-runtime");
-    fs::write(&script, "#!/bin/sh\nkill -9 $$\n").expect("write a script");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("make it executable");
-    let option = format!("runtime = {:?}", script.display().to_string());
-    refused(&daemon, daemon.container("a").options(&option), &["create"]);
+    let option = runtime_option(&daemon, "kill -9 $$");
+    refused(
+        &daemon,
+        daemon.container("a").options(&option),
+        &["create", "137"],
+    );
 }
 
 #[test]
 fn a_runtime_that_makes_the_container_and_then_fails() {
     let daemon = Daemon::start();
     for (n, runtime) in OciRuntime::ALL.into_iter().enumerate() {
-        let script = daemon.folder().join(format!("late-{n}"));
         let text = format!(
-            "#!/bin/sh\n{} \"$@\"\ncode=$?\ncase \" $* \" in *\" create \"*) \
-             echo too late >&2; exit 1;; esac\nexit $code\n",
-            runtime.binary().display()
+            "{} \"$@\"\ncode=$?\ncase \" $* \" in *\" create \"*) {};; esac\nexit $code",
+            runtime.binary().display(),
+            log_and_fail("too late"),
         );
-        fs::write(&script, text).expect("write a script");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
-            .expect("make it executable");
-        let option = format!("runtime = {:?}", script.display().to_string());
+        let option = runtime_option(&daemon, &text);
         refused(
             &daemon,
             daemon.container(&format!("a{n}")).options(&option),
@@ -90,7 +102,7 @@ fn options_that_mean_nothing() {
         ("allways = []", "allways"),
         ("always = [\"cpuu\"]", "cpuu"),
         ("eager = [\"memry\"]", "memry"),
-        ("leave = 3", "leave"),
+        ("leave = 3", "boolean"),
         // Where the text breaks is the parser's to say; which file it is, ours.
         ("always = [", ".toml"),
     ]
