@@ -48,12 +48,14 @@ pub enum Error {
     #[error("{0}")]
     Unimplemented(String),
     /// The OCI runtime answered with a failure.
-    #[error("{operation} failed: {message}")]
+    #[error("{operation} failed: {}", message.as_ref().unwrap_or(ending))]
     Runtime {
         /// "OCI runtime create", ...: as the stock shim says it, for clients show it.
         operation: String,
-        /// What the runtime logged or printed, or how it ended.
-        message: String,
+        /// What the runtime logged or printed, if it did.
+        message: Option<String>,
+        /// How it ended.
+        ending: String,
     },
     /// A mount of the root file system failed.
     #[error("mount {source_name:?} on {target}: {reason}", target = target.display())]

@@ -1,144 +1,29 @@
-//! The OCI runtime (runc, crun) by its command line.
-//!
-//! Its failures are read from the log that it is told to write (one JSON object a line), or
-//! else from what it prints: with the stdio of a container's process it must not print.
+//! The OCI runtime (runc, crun): its calls, each a process in surroundings of its own.
+
+mod call;
+mod message;
 
 use std::{
-    ffi::OsString,
     fs::File,
-    io::{Read, Seek},
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+pub(crate) use self::call::Call;
+use self::message::message;
 use crate::{
     error::{Error, Result},
     guard::blocking,
     reaper::{Exited, Reaper},
+    stdio::{self, Ends},
     surroundings::Surroundings,
 };
-
-/// How long a call may take that starts no program of the container's or the operator's:
-/// one that hangs must not block the container for ever. Creating, starting and exec may take
-/// as long as the hooks do.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// How much of a log or of what was printed is read for a message.
-const MESSAGE: u64 = 64 * 1024;
-
-/// A call of the runtime.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// `create`
-    Create {
-        /// Where the runtime writes the init process's pid.
-        pid_file: PathBuf,
-        /// The console socket of a process with a terminal.
-        console: Option<PathBuf>,
-        /// `--no-pivot`
-        no_pivot: bool,
-        /// `--no-new-keyring`
-        no_new_keyring: bool,
-    },
-    /// `start`
-    Start,
-    /// `exec --detach`
-    Exec {
-        /// The process, as config.json has one under `process`.
-        process: PathBuf,
-        /// Where the runtime writes the pid.
-        pid_file: PathBuf,
-        /// The console socket of a process with a terminal.
-        console: Option<PathBuf>,
-    },
-    /// `kill`
-    Kill {
-        /// The signal's number.
-        signal: u32,
-    },
-    /// `delete --force`
-    Delete,
-    /// `pause`
-    Pause,
-    /// `resume`
-    Resume,
-}
-
-impl Call {
-    fn name(&self) -> &'static str {
-        match self {
-            Call::Create { .. } => "create",
-            Call::Start => "start",
-            Call::Exec { .. } => "exec",
-            Call::Kill { .. } => "kill",
-            Call::Delete => "delete",
-            Call::Pause => "pause",
-            Call::Resume => "resume",
-        }
-    }
-
-    fn patience(&self) -> Option<Duration> {
-        match self {
-            Call::Create { .. } | Call::Start | Call::Exec { .. } => None,
-            Call::Kill { .. } | Call::Delete | Call::Pause | Call::Resume => Some(PATIENCE),
-        }
-    }
-
-    fn arguments(&self, id: &str, bundle: &Path) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec![self.name().into()];
-        let mut option = |name: &str, value: Option<&Path>| {
-            arguments.push(name.into());
-            arguments.extend(value.map(OsString::from));
-        };
-        match self {
-            Call::Create {
-                pid_file,
-                console,
-                no_pivot,
-                no_new_keyring,
-            } => {
-                option("--bundle", Some(bundle));
-                option("--pid-file", Some(pid_file));
-                if let Some(console) = console {
-                    option("--console-socket", Some(console));
-                }
-                if *no_pivot {
-                    option("--no-pivot", None);
-                }
-                if *no_new_keyring {
-                    option("--no-new-keyring", None);
-                }
-            }
-            Call::Exec {
-                process,
-                pid_file,
-                console,
-            } => {
-                option("--detach", None);
-                option("--process", Some(process));
-                option("--pid-file", Some(pid_file));
-                if let Some(console) = console {
-                    option("--console-socket", Some(console));
-                }
-            }
-            Call::Delete => option("--force", None),
-            Call::Kill { .. } | Call::Start | Call::Pause | Call::Resume => {}
-        }
-        arguments.push(id.into());
-        if let Call::Kill { signal } = self {
-            arguments.push(signal.to_string().into());
-        }
-        arguments
-    }
-}
 
 /// A container's runtime.
 #[derive(Debug)]
@@ -158,7 +43,7 @@ pub(crate) struct Runtime {
 struct Prepared {
     command: Command,
     log: PathBuf,
-    printed: Option<File>,
+    printed: File,
 }
 
 impl Runtime {
@@ -180,48 +65,75 @@ impl Runtime {
     }
 
     /// Makes a call in the surroundings that `surroundings` gives, and waits for its end.
-    /// `stdio` gives the process's stdio to the call; without it the call gets none, and what
-    /// it prints may become the error's message.
-    pub(crate) async fn call<T: Send + 'static>(
-        self: &Arc<Self>,
-        reaper: &Arc<Reaper>,
-        call: Call,
-        surroundings: impl FnOnce() -> Result<Surroundings> + Send + 'static,
-        stdio: Option<impl FnOnce(&mut Command) -> T + Send + 'static>,
-    ) -> Result<Option<T>> {
-        let (runtime, spawner, called) = (Arc::clone(self), Arc::clone(reaper), call.clone());
-        let (pid, exited, log, printed, given) = blocking(move || {
-            let mut prepared = runtime.prepare(&called, stdio.is_none())?;
-            let given = stdio.map(|give| give(&mut prepared.command));
-            let report = surroundings()?.attach(&mut prepared.command)?;
-            let (pid, exited) = match spawner.spawn(&mut prepared.command) {
-                Ok(spawned) => spawned,
-                Err(error) => return Err(report.explain(error)),
-            };
-            // The command holds the process's ends of pipes until it is dropped.
-            Ok((pid, exited, prepared.log, prepared.printed, given))
-        })
-        .await?;
-        let (status, in_time) = wait(reaper, pid, exited, call.patience()).await;
-        let runtime = Arc::clone(self);
-        blocking(move || runtime.outcome(&call, status, in_time, &log, printed)).await?;
-        Ok(given)
-    }
-
-    /// As [`Runtime::call`] without stdio.
     pub(crate) async fn run(
         self: &Arc<Self>,
         reaper: &Arc<Reaper>,
         call: Call,
         surroundings: impl FnOnce() -> Result<Surroundings> + Send + 'static,
     ) -> Result<()> {
-        let none: Option<fn(&mut Command)> = None;
-        self.call(reaper, call, surroundings, none).await.map(drop)
+        self.call(reaper, call, surroundings, |_| ()).await?.1
+    }
+
+    /// As [`Runtime::run`] for a call that leaves a process behind, whose stdio is `prepared`
+    /// as `stdio` asks. Returns the other ends of it.
+    pub(crate) async fn run_with_stdio(
+        self: &Arc<Self>,
+        reaper: &Arc<Reaper>,
+        call: Call,
+        surroundings: impl FnOnce() -> Result<Surroundings> + Send + 'static,
+        (prepared, stdio): (stdio::Prepared, containerd_shim::io::Stdio),
+    ) -> Result<Ends> {
+        let attach = move |command: &mut Command| prepared.attach(&stdio, command);
+        let (ends, outcome) = self.call(reaper, call, surroundings, attach).await?;
+        match outcome {
+            Ok(()) => Ok(ends),
+            // Without a word in its log it may have used the process's stdio.
+            Err(Error::Runtime {
+                operation,
+                message: None,
+                ending,
+            }) => {
+                let said = blocking(move || Ok(ends.said())).await?;
+                Err(Error::Runtime {
+                    operation,
+                    message: Some(said.trim().to_owned()).filter(|said| !said.is_empty()),
+                    ending,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a call; `attach` may change the stdio. The inner result is the runtime's answer.
+    async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        reaper: &Arc<Reaper>,
+        call: Call,
+        surroundings: impl FnOnce() -> Result<Surroundings> + Send + 'static,
+        attach: impl FnOnce(&mut Command) -> T + Send + 'static,
+    ) -> Result<(T, Result<()>)> {
+        let (runtime, spawner, called) = (Arc::clone(self), Arc::clone(reaper), call.clone());
+        let (pid, exited, log, printed, given) = blocking(move || {
+            let mut prepared = runtime.prepare(&called)?;
+            let given = attach(&mut prepared.command);
+            let report = surroundings()?.attach(&mut prepared.command)?;
+            let (pid, exited) = match spawner.spawn(&mut prepared.command) {
+                Ok(spawned) => spawned,
+                Err(error) => return Err(report.explain(error)),
+            };
+            // The command holds the process's ends of pipes until it is dropped, which is here.
+            Ok((pid, exited, prepared.log, prepared.printed, given))
+        })
+        .await?;
+        let (status, in_time) = wait(reaper, pid, exited, call.patience()).await;
+        let runtime = Arc::clone(self);
+        let outcome = blocking(move || Ok(runtime.outcome(&call, status, in_time, &log, printed)));
+        Ok((given, outcome.await?))
     }
 
     /// Makes a call from a process that has no reaper, and waits for its end.
     pub(crate) fn run_alone(&self, call: &Call, surroundings: Surroundings) -> Result<()> {
-        let mut prepared = self.prepare(call, true)?;
+        let mut prepared = self.prepare(call)?;
         let report = surroundings.attach(&mut prepared.command)?;
         let status = match prepared.command.status() {
             Ok(status) => crate::raw_process::exit_code(status),
@@ -230,11 +142,19 @@ impl Runtime {
         self.outcome(call, status, true, &prepared.log, prepared.printed)
     }
 
-    fn prepare(&self, call: &Call, quiet: bool) -> Result<Prepared> {
+    fn prepare(&self, call: &Call) -> Result<Prepared> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         // A log per call: calls overlap, and the message must be this one's.
         let name = format!("{}-{}-{number}.log", call.name(), std::process::id());
         let log = self.bundle.join(name);
+        // Not a pipe: what a hook leaves running may hold it.
+        let printed = memfd_create("printed", MFdFlags::MFD_CLOEXEC)
+            .map_err(Error::system("make a file in memory"))?;
+        let share = || {
+            printed
+                .try_clone()
+                .map_err(Error::system("duplicate a file descriptor"))
+        };
         let mut command = Command::new(&self.binary);
         command
             .arg("--root")
@@ -248,25 +168,14 @@ impl Runtime {
             .current_dir(&self.bundle)
             // systemd tells containerd where to report that it is up. With that variable runc
             // passes on what the container reports: it would end `start` only when it does.
-            .env_remove("NOTIFY_SOCKET");
-        let mut printed = None;
-        if quiet {
-            let file = memfd_create("printed", MFdFlags::MFD_CLOEXEC)
-                .map_err(Error::system("make a file in memory"))?;
-            let share = |file: &OwnedFd| {
-                file.try_clone()
-                    .map_err(Error::system("duplicate a file descriptor"))
-            };
-            command
-                .stdin(Stdio::null())
-                .stdout(share(&file)?)
-                .stderr(share(&file)?);
-            printed = Some(File::from(file));
-        }
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null())
+            .stdout(share()?)
+            .stderr(share()?);
         Ok(Prepared {
             command,
             log,
-            printed,
+            printed: printed.into(),
         })
     }
 
@@ -276,20 +185,24 @@ impl Runtime {
         status: u32,
         in_time: bool,
         log: &Path,
-        printed: Option<File>,
+        printed: File,
     ) -> Result<()> {
-        let logged = read_log(log);
+        let logged = message::read_log(log);
         if status == 0 {
             return Ok(());
         }
-        let mut message = message(&logged, &printed.map(read_printed).unwrap_or_default())
-            .unwrap_or_else(|| format!("{} exited with {status}", self.binary.display()));
+        let mut message = message(&logged, &message::read_printed(printed));
         if !in_time {
-            message = format!("ended after {PATIENCE:?} without an answer; {message}");
+            let late = "killed because it did not answer in time";
+            message = Some(match message {
+                Some(message) => format!("{late}; {message}"),
+                None => late.to_owned(),
+            });
         }
         Err(Error::Runtime {
             operation: format!("OCI runtime {}", call.name()),
             message,
+            ending: format!("{} exited with {status}", self.binary.display()),
         })
     }
 }
@@ -299,7 +212,7 @@ async fn wait(
     reaper: &Reaper,
     pid: i32,
     mut exited: Exited,
-    patience: Option<Duration>,
+    patience: Option<std::time::Duration>,
 ) -> (u32, bool) {
     let Some(patience) = patience else {
         return (exited.await.status, true);
@@ -313,122 +226,10 @@ async fn wait(
     (exited.await.status, false)
 }
 
-/// Reads a call's log, and removes it.
-fn read_log(log: &Path) -> String {
-    let Ok(file) = File::open(log) else {
-        // A runtime that had nothing to say makes none.
-        return String::new();
-    };
-    let mut bytes = Vec::new();
-    if let Err(error) = file.take(MESSAGE).read_to_end(&mut bytes) {
-        log::warn!("read {}: {error}", log.display());
-    }
-    if let Err(error) = std::fs::remove_file(log) {
-        // It goes with the bundle.
-        log::warn!("remove {}: {error}", log.display());
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn read_printed(mut printed: File) -> String {
-    let mut bytes = Vec::new();
-    let read = printed
-        .rewind()
-        .and_then(|()| printed.take(MESSAGE).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        log::warn!("read what the OCI runtime printed: {error}");
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[derive(serde::Deserialize)]
-struct Line {
-    #[serde(default)]
-    level: String,
-    #[serde(default)]
-    msg: String,
-}
-
-/// The last error of a log; else what was printed.
-fn message(logged: &str, printed: &str) -> Option<String> {
-    logged
-        .lines()
-        .rev()
-        .filter_map(|line| serde_json::from_str::<Line>(line).ok())
-        .find(|line| matches!(line.level.as_str(), "error" | "fatal" | "panic"))
-        .map(|line| line.msg)
-        .or_else(|| Some(printed.trim().to_owned()).filter(|text| !text.is_empty()))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    fn line(call: Call) -> String {
-        let arguments = call.arguments("box", Path::new("/b"));
-        let arguments: Vec<&str> = arguments
-            .iter()
-            .map(|part| part.to_str().unwrap())
-            .collect();
-        arguments.join(" ")
-    }
-
-    #[test]
-    fn command_lines() {
-        let table = [
-            (
-                Call::Create {
-                    pid_file: "/b/init.pid".into(),
-                    console: None,
-                    no_pivot: false,
-                    no_new_keyring: false,
-                },
-                "create --bundle /b --pid-file /b/init.pid box",
-            ),
-            (
-                Call::Create {
-                    pid_file: "/b/init.pid".into(),
-                    console: Some("/t/pty.sock".into()),
-                    no_pivot: true,
-                    no_new_keyring: true,
-                },
-                "create --bundle /b --pid-file /b/init.pid --console-socket /t/pty.sock \
-                 --no-pivot --no-new-keyring box",
-            ),
-            (Call::Start, "start box"),
-            (
-                Call::Exec {
-                    process: "/b/e.json".into(),
-                    pid_file: "/b/e.pid".into(),
-                    console: Some("/t/pty.sock".into()),
-                },
-                "exec --detach --process /b/e.json --pid-file /b/e.pid --console-socket \
-                 /t/pty.sock box",
-            ),
-            (Call::Kill { signal: 34 }, "kill box 34"),
-            (Call::Delete, "delete --force box"),
-            (Call::Pause, "pause box"),
-            (Call::Resume, "resume box"),
-        ];
-        for (call, expected) in table {
-            assert_eq!(line(call), expected);
-        }
-    }
-
-    #[test]
-    fn the_last_error_of_the_log_is_the_message() {
-        let logged = r#"{"level":"error","msg":"first","time":"t"}
-{"level":"error","msg":"exec: \"nope\": executable file not found in $PATH","time":"t"}
-{"level":"warning","msg":"later","time":"t"}
-not json"#;
-        assert_eq!(
-            message(logged, "printed").unwrap(),
-            r#"exec: "nope": executable file not found in $PATH"#
-        );
-        assert_eq!(message("", " printed \n").unwrap(), "printed");
-        assert_eq!(message(r#"{"level":"debug","msg":"x"}"#, ""), None);
-    }
 
     fn runtime(binary: &str) -> Runtime {
         Runtime::new(

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{PipeReader, PipeWriter},
+    io::{self, PipeReader, PipeWriter, Read},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{self, Command},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use containerd_shim::io::{IoTasks, Pty, Stdio};
-use nix::unistd::{Gid, Uid, fchown};
+use nix::{
+    fcntl::{FcntlArg, OFlag, fcntl},
+    unistd::{Gid, Uid, fchown},
+};
 use tokio::net::unix::pipe;
 
 use crate::{
@@ -22,6 +25,9 @@ use crate::{
 /// How long to wait for the reader of a fifo. Normally it has come before the process is made.
 const READER_PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// How much of what a failing runtime has printed is read.
+const LONGEST_SAYING: u64 = 64 * 1024;
 
 /// Where one stream of output goes, or input comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +118,16 @@ impl Prepared {
         self.console.as_ref().map(ConsoleSocket::path)
     }
 
-    /// Gives the process's ends to `command`, and keeps the others.
+    /// Gives the process's ends to `command`, and keeps the others. With a terminal the stdio
+    /// of `command` stays as it is: the process gets another.
     pub(crate) fn attach(self, stdio: &Stdio, command: &mut Command) -> Ends {
+        if let Some(console) = self.console {
+            return Ends {
+                console: Some((console, stdio.clone())),
+                stdin: None,
+                outputs: Vec::new(),
+            };
+        }
         let mut outputs = Vec::new();
         let stdin = match self.stdin {
             Input::Null => {
@@ -136,7 +150,7 @@ impl Prepared {
         command.stdout(connect(self.stdout));
         command.stderr(connect(self.stderr));
         Ends {
-            console: self.console.map(|console| (console, stdio.clone())),
+            console: None,
             stdin,
             outputs,
         }
@@ -144,6 +158,17 @@ impl Prepared {
 }
 
 impl Ends {
+    /// What has been written to the pipes so far: a runtime that fails may say why there.
+    pub(crate) fn said(self) -> String {
+        let mut said = Vec::new();
+        for (_, end) in self.outputs {
+            if let Err(error) = read_what_is_there(end, &mut said) {
+                log::warn!("read what the OCI runtime printed: {error}");
+            }
+        }
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
     /// Starts the copies, after the runtime has started the process. Returns the terminal, if
     /// it has one.
     pub(crate) async fn copy(self, tasks: &IoTasks) -> Result<Option<Pty>> {
@@ -196,6 +221,15 @@ async fn reader_of(path: &str) -> Result<Option<pipe::Sender>> {
             }
             Err(_) => tokio::time::sleep(BETWEEN_LOOKS).await,
         }
+    }
+}
+
+/// Reads a pipe without waiting for more: something that was left may hold the other end.
+fn read_what_is_there(end: OwnedFd, into: &mut Vec<u8>) -> io::Result<()> {
+    fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    match PipeReader::from(end).take(LONGEST_SAYING).read_to_end(into) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        outcome => outcome.map(drop),
     }
 }
 
@@ -282,6 +316,18 @@ mod tests {
                 None => assert!(matches!(read, Err(Error::Unimplemented(_))), "{uri}"),
             }
         }
+    }
+
+    #[test]
+    fn what_was_printed_is_read_without_waiting() {
+        let stdio = Stdio::new("", "/a/fifo", "/another", false);
+        let prepared = Prepared::new(&stdio, (0, 0)).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo why >&2"]);
+        let ends = prepared.attach(&stdio, &mut command);
+        assert!(command.status().unwrap().success());
+        // `command` holds the other ends still.
+        assert_eq!(ends.said(), "why\n");
     }
 
     #[test]

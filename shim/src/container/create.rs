@@ -195,11 +195,11 @@ async fn complete(
     let config = blocking(move || RuntimeConfig::put(&bundle, common_path.as_deref())).await?;
     let ends = made
         .runtime
-        .call(
+        .run_with_stdio(
             &shared.reaper,
             call,
             move || read(&placement).surroundings_for_create(),
-            Some(move |command: &mut std::process::Command| prepared.attach(&stdio, command)),
+            (prepared, stdio),
         )
         .await;
     drop(config);
@@ -213,13 +213,11 @@ async fn complete(
     .await?;
     let exited = expected.adopt(pid);
     init.has_pid(pid);
-    if let Some(ends) = ends {
-        match ends.copy(&init.tasks()).await {
-            Ok(terminal) => init.has_terminal(terminal),
-            Err(error) => {
-                init.tasks().abort().await;
-                return Err(error);
-            }
+    match ends.copy(&init.tasks()).await {
+        Ok(terminal) => init.has_terminal(terminal),
+        Err(error) => {
+            init.tasks().abort().await;
+            return Err(error);
         }
     }
     let container = Container {

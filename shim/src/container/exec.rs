@@ -23,7 +23,7 @@ use crate::{
     reaper::Exited,
     runtime::Call,
     state::{Action, Kind},
-    stdio::Prepared,
+    stdio::{Ends, Prepared},
 };
 
 /// Counts an exec among the running ones while it lives.
@@ -144,11 +144,11 @@ impl Container {
         let placement = Arc::clone(&self.placement);
         let ends = self
             .runtime
-            .call(
+            .run_with_stdio(
                 &self.shared.reaper,
                 call,
                 move || read(&placement).surroundings_for_exec(),
-                Some(move |command: &mut std::process::Command| prepared.attach(&stdio, command)),
+                (prepared, stdio),
             )
             .await?;
         let pid = blocking(move || read_pid(&files.pid)).await?;
@@ -166,17 +166,10 @@ impl Container {
         }
     }
 
-    async fn settle_exec(
-        &self,
-        process: &Process,
-        pid: i32,
-        ends: Option<crate::stdio::Ends>,
-    ) -> Result<()> {
+    async fn settle_exec(&self, process: &Process, pid: i32, ends: Ends) -> Result<()> {
         let placement = Arc::clone(&self.placement);
         blocking(move || read(&placement).exec_started(pid)).await?;
-        if let Some(ends) = ends {
-            process.has_terminal(ends.copy(&process.tasks()).await?);
-        }
+        process.has_terminal(ends.copy(&process.tasks()).await?);
         Ok(())
     }
 

@@ -1,0 +1,175 @@
+//! The runtime's command line.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How long a call may take that starts no program of the container's or the operator's:
+/// one that hangs must not block the container for ever. Creating, starting and exec may take
+/// as long as the hooks do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A call of the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// `create`
+    Create {
+        /// Where the runtime writes the init process's pid.
+        pid_file: PathBuf,
+        /// The console socket of a process with a terminal.
+        console: Option<PathBuf>,
+        /// `--no-pivot`
+        no_pivot: bool,
+        /// `--no-new-keyring`
+        no_new_keyring: bool,
+    },
+    /// `start`
+    Start,
+    /// `exec --detach`
+    Exec {
+        /// The process, as config.json has one under `process`.
+        process: PathBuf,
+        /// Where the runtime writes the pid.
+        pid_file: PathBuf,
+        /// The console socket of a process with a terminal.
+        console: Option<PathBuf>,
+    },
+    /// `kill`
+    Kill {
+        /// The signal's number.
+        signal: u32,
+    },
+    /// `delete --force`
+    Delete,
+    /// `pause`
+    Pause,
+    /// `resume`
+    Resume,
+}
+
+impl Call {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Call::Create { .. } => "create",
+            Call::Start => "start",
+            Call::Exec { .. } => "exec",
+            Call::Kill { .. } => "kill",
+            Call::Delete => "delete",
+            Call::Pause => "pause",
+            Call::Resume => "resume",
+        }
+    }
+
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self {
+            Call::Create { .. } | Call::Start | Call::Exec { .. } => None,
+            Call::Kill { .. } | Call::Delete | Call::Pause | Call::Resume => Some(PATIENCE),
+        }
+    }
+
+    pub(super) fn arguments(&self, id: &str, bundle: &Path) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec![self.name().into()];
+        let mut option = |name: &str, value: Option<&Path>| {
+            arguments.push(name.into());
+            arguments.extend(value.map(OsString::from));
+        };
+        match self {
+            Call::Create {
+                pid_file,
+                console,
+                no_pivot,
+                no_new_keyring,
+            } => {
+                option("--bundle", Some(bundle));
+                option("--pid-file", Some(pid_file));
+                if let Some(console) = console {
+                    option("--console-socket", Some(console));
+                }
+                if *no_pivot {
+                    option("--no-pivot", None);
+                }
+                if *no_new_keyring {
+                    option("--no-new-keyring", None);
+                }
+            }
+            Call::Exec {
+                process,
+                pid_file,
+                console,
+            } => {
+                option("--detach", None);
+                option("--process", Some(process));
+                option("--pid-file", Some(pid_file));
+                if let Some(console) = console {
+                    option("--console-socket", Some(console));
+                }
+            }
+            Call::Delete => option("--force", None),
+            Call::Kill { .. } | Call::Start | Call::Pause | Call::Resume => {}
+        }
+        arguments.push(id.into());
+        if let Call::Kill { signal } = self {
+            arguments.push(signal.to_string().into());
+        }
+        arguments
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn line(call: Call) -> String {
+        let arguments = call.arguments("box", Path::new("/b"));
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .map(|part| part.to_str().unwrap())
+            .collect();
+        arguments.join(" ")
+    }
+
+    #[test]
+    fn command_lines() {
+        let table = [
+            (
+                Call::Create {
+                    pid_file: "/b/init.pid".into(),
+                    console: None,
+                    no_pivot: false,
+                    no_new_keyring: false,
+                },
+                "create --bundle /b --pid-file /b/init.pid box",
+            ),
+            (
+                Call::Create {
+                    pid_file: "/b/init.pid".into(),
+                    console: Some("/t/pty.sock".into()),
+                    no_pivot: true,
+                    no_new_keyring: true,
+                },
+                "create --bundle /b --pid-file /b/init.pid --console-socket /t/pty.sock \
+                 --no-pivot --no-new-keyring box",
+            ),
+            (Call::Start, "start box"),
+            (
+                Call::Exec {
+                    process: "/b/e.json".into(),
+                    pid_file: "/b/e.pid".into(),
+                    console: Some("/t/pty.sock".into()),
+                },
+                "exec --detach --process /b/e.json --pid-file /b/e.pid --console-socket \
+                 /t/pty.sock box",
+            ),
+            (Call::Kill { signal: 34 }, "kill box 34"),
+            (Call::Delete, "delete --force box"),
+            (Call::Pause, "pause box"),
+            (Call::Resume, "resume box"),
+        ];
+        for (call, expected) in table {
+            assert_eq!(line(call), expected);
+        }
+    }
+}
