@@ -40,7 +40,7 @@ cargo_suites() {
         suite "${executable#"$repository"/}" "$(dirname "$manifest")" "$executable"
     done < <(sed -nE '/"reason":"compiler-artifact"/ {
         /"test":true\},"features"/ s/.*"manifest_path":"([^"]*)".*"executable":"([^"]*)".*/\1\t\2/p
-    }' "$suites_work/built")
+    }' "$suites_work/built" | sort)
 }
 
 sum() {
