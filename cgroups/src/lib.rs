@@ -24,6 +24,7 @@ mod kernel_file;
 pub mod limit;
 pub mod membership;
 mod mountinfo;
+mod place;
 pub mod plan;
 pub mod policy;
 mod proc_stats;

@@ -186,11 +186,15 @@ impl Drop for Expectation {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use nix::{
+        errno::Errno,
+        sys::wait::{Id, WaitPidFlag, waitid},
+    };
+
     use super::*;
 
-    // Tests of this binary run on threads of one process, so these feed the reaper by hand:
-    // a real waitpid(-1) would take the children of other tests. `tests/reaping.rs` is a
-    // process of its own and reaps for real.
+    // Tests run on threads of one process, where a real waitpid(-1) would take the children of
+    // others: most of these feed the reaper by hand, and one runs in a process of its own.
 
     const EXIT: Exit = Exit {
         status: 3,
@@ -240,5 +244,57 @@ mod tests {
         drop(lock(&reaper.children).watch(13));
         lock(&reaper.children).ended(13, EXIT);
         assert!(!reaper.is_watched(13));
+    }
+
+    /// Spawns from two threads while a third reaps: programs with their own exit codes, that
+    /// leave an orphan each, and programs that are missing.
+    #[test]
+    fn children_orphans_and_failures_get_along() {
+        const ALONE: &str = "LAZYCG_TEST_REAPS_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            return reap_for_real();
+        }
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "reaper::tests::children_orphans_and_failures_get_along",
+            ])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    fn reap_for_real() {
+        nix::sys::prctl::set_child_subreaper(true).unwrap();
+        let reaper = Arc::new(Reaper::default());
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        let spawn = |from: u32| {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let runtime = runtime.unwrap();
+            for n in from..from + 100 {
+                let code = n % 256;
+                let script = format!("true & exit {code}");
+                let mut shell = Command::new("sh");
+                let (_, exited) = reaper.spawn(shell.args(["-c", &script])).unwrap();
+                let missing = reaper.spawn(&mut Command::new("/nonexistent"));
+                assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+                assert_eq!(runtime.block_on(exited).status, code);
+            }
+            done.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| spawn(0));
+            scope.spawn(|| spawn(1000));
+            while done.load(std::sync::atomic::Ordering::SeqCst) < 2 {
+                reaper.reap();
+                std::thread::yield_now();
+            }
+        });
+        // The orphans too, once they have ended.
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
+        while waitid(Id::All, look) != Err(Errno::ECHILD) {
+            reaper.reap();
+        }
     }
 }

@@ -132,9 +132,11 @@ async fn serve<W: Write>(plan: Plan, readiness: Readiness<W>) -> Result<()> {
             return Err(error);
         }
     };
-    readiness.up()?;
-    log::info!("serving at {}", path.display());
-    exit.wait().await;
+    let told = readiness.up();
+    if told.is_ok() {
+        log::info!("serving at {}", path.display());
+        exit.wait().await;
+    }
     log::info!("shutting down");
     // While it is still served: a `start` of the same group that comes now must not find it
     // dead and put another in its place, which we would remove then.
@@ -145,7 +147,7 @@ async fn serve<W: Write>(plan: Plan, readiness: Readiness<W>) -> Result<()> {
         log::warn!("close the server: {error}");
     }
     events.drain(LAST_EVENTS).await;
-    Ok(())
+    told
 }
 
 async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Result<Server> {

@@ -12,6 +12,7 @@ use std::{
 };
 
 use containerd_shim::{Flags, StartOpts};
+use lazy_cgroups::container::Host;
 use serde::Deserialize;
 
 use crate::{
@@ -149,10 +150,8 @@ fn spawn(start: &StartOpts, listener: OwnedFd) -> Result<(Server, io::PipeReader
 /// to the OOM killer than containerd, whose death would be worse.
 fn confine(pid: u32, options: &Options) -> Result<()> {
     if let Some(cgroup) = &options.shim_cgroup {
-        return Err(Error::Unimplemented(format!(
-            "ShimCgroup {} is not supported",
-            cgroup.display()
-        )));
+        let path = Path::new("/").join(cgroup);
+        Host::discover(Path::new("/proc"))?.place(pid as i32, &path)?;
     }
     let parent = format!(
         "/proc/{}/oom_score_adj",
