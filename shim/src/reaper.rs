@@ -262,7 +262,8 @@ mod tests {
             .env(ALONE, "1")
             .output()
             .unwrap();
-        assert!(output.status.success(), "{output:?}");
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(report.contains("1 passed"), "{output:?}");
     }
 
     fn reap_for_real() {
