@@ -1,14 +1,27 @@
 //! Updates that must fail: one clear error that names the field, and nothing is changed.
 
-use lazycg_tests::{Builder, Daemon, OciRuntime, command};
+use lazycg_tests::{
+    Builder, Container, Daemon, OciRuntime, cgroup, command, wait::SOON, wait_until,
+};
 
 /// Sends `update` to what `describe` describes, and checks that it is refused with an error
 /// that says `words`, and that membership, directories, freezer and values stay.
 #[track_caller]
 fn refused(describe: impl for<'a> Fn(Builder<'a>) -> Builder<'a>, update: &str, words: &[&str]) {
+    refused_once(describe, |_| true, update, words);
+}
+
+/// [`refused`], once the container is `ready`.
+fn refused_once(
+    describe: impl for<'a> Fn(Builder<'a>) -> Builder<'a>,
+    ready: impl Fn(&Container<'_>) -> bool,
+    update: &str,
+    words: &[&str],
+) {
     for runtime in OciRuntime::ALL {
         let daemon = Daemon::start();
         let container = describe(daemon.container("a").oci_runtime(runtime)).start();
+        wait_until("the container is ready", SOON, || ready(&container));
         let before = container.snapshot();
         let status = container.lazycg_status();
         let output = container.update_json(update).fails_with(words);
@@ -62,8 +75,13 @@ fn a_memory_node_that_is_not_there() {
 
 #[test]
 fn a_memory_limit_below_the_usage() {
-    refused(
+    let usage = |container: &Container<'_>| -> u64 {
+        let usage = cgroup::read("memory", &container.cgroup(), "memory.usage_in_bytes");
+        usage.parse().expect("a number of bytes")
+    };
+    refused_once(
         |builder| builder.memory_limit(64 << 20).workload(&["alloc", "32m"]),
+        |container| usage(container) >= 32 << 20,
         r#"{"memory": {"limit": 4194304}}"#,
         &["memory.limit", "4194304"],
     );

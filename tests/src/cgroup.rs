@@ -234,23 +234,38 @@ pub fn strays(
     let mut found = Vec::new();
     for pid in pids {
         for thread in process::threads(*pid) {
-            let Ok(membership) = Membership::try_of_thread(*pid, thread) else {
-                continue;
-            };
-            // v1 shows an exiting thread in the root. Looked at after its membership, so
-            // that one which began to exit in between does not count either.
-            if process::is_exiting(*pid, thread) {
-                continue;
+            let (mut astray, mut looks) = (Vec::new(), 0);
+            // v1 shows an exiting thread in the root, and so for a moment the leader of a
+            // process in which another thread calls execve: that thread then takes its id
+            // over, and is where it should be. Who is astray stays so.
+            while looks < 3 && (looks == 0 || !astray.is_empty()) {
+                astray = thread_astray(*pid, thread, expected);
+                looks += 1;
             }
-            for (controller, path) in expected {
-                let is = membership.path(controller);
-                if is != path {
-                    found.push((*pid, thread, controller.clone(), is.to_string()));
-                }
-            }
+            found.extend(astray);
         }
     }
     found
+}
+
+fn thread_astray(
+    pid: i32,
+    thread: i32,
+    expected: &BTreeMap<String, String>,
+) -> Vec<(i32, i32, String, String)> {
+    let Ok(membership) = Membership::try_of_thread(pid, thread) else {
+        return Vec::new();
+    };
+    // After its membership, so that one which began to exit in between does not count.
+    if process::is_exiting(pid, thread) {
+        return Vec::new();
+    }
+    expected
+        .iter()
+        .map(|(controller, path)| (controller, path, membership.path(controller)))
+        .filter(|(_, path, is)| is != path)
+        .map(|(controller, _, is)| (pid, thread, controller.clone(), is.to_string()))
+        .collect()
 }
 
 /// A container's cgroups at one moment: to see that a failed operation changed nothing.
