@@ -12,7 +12,8 @@ use std::{
 use lazycg_tests::{Daemon, Runtime, programs, wait_until};
 
 use crate::{
-    arguments::FsyncOptions, bare, contenders::Contender, disk::Disk, plot, statistics::median,
+    arguments::FsyncOptions, bare, contenders::Contender, disk::Disk, interrupt::Interrupt, plot,
+    statistics::median,
 };
 
 /// Where a container has the disk.
@@ -46,10 +47,11 @@ impl Row {
     }
 }
 
-pub(crate) fn run(options: &FsyncOptions) {
+pub(crate) fn run(options: &FsyncOptions, interrupt: &Interrupt) {
     programs::require_root();
-    let daemon = Daemon::start();
+    // Dropped in reverse: first the daemon with its containers, which use the disk.
     let disk = Disk::make(&options.disk);
+    let daemon = Daemon::start();
     let mut rows: Vec<Row> = Vec::new();
     for &writers in &options.counts {
         let mut row = Row {
@@ -61,6 +63,9 @@ pub(crate) fn run(options: &FsyncOptions) {
             let mut order = options.contenders.clone();
             order.rotate_left(round % options.contenders.len());
             for contender in order {
+                if interrupt.came() {
+                    return;
+                }
                 let rate = measure(&daemon, &disk, contender, writers, options.seconds);
                 println!(
                     "N = {writers}, round {}: {contender:<6} {rate:9.0} fsyncs/s",

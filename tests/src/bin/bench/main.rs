@@ -8,6 +8,7 @@ mod bare;
 mod contenders;
 mod disk;
 mod fsync;
+mod interrupt;
 mod migrate;
 mod plot;
 mod statistics;
@@ -15,16 +16,24 @@ mod statistics;
 use std::process::ExitCode;
 
 use arguments::{Command, USAGE};
+use interrupt::Interrupt;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match arguments::parse(&words) {
-        Ok(Command::Fsync(options)) => fsync::run(&options),
-        Ok(Command::Migrate(options)) => migrate::run(&options),
+    let command = match arguments::parse(&words) {
+        Ok(command) => command,
         Err(message) => {
             eprintln!("bench: {message}\n{USAGE}");
             return ExitCode::from(2);
         }
+    };
+    let interrupt = Interrupt::watch();
+    match command {
+        Command::Fsync(options) => fsync::run(&options, &interrupt),
+        Command::Migrate(options) => migrate::run(&options, &interrupt),
     }
-    ExitCode::SUCCESS
+    match interrupt.came() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use lazycg_tests::{Container, Daemon, Runtime, programs, wait_until};
 
-use crate::{arguments::MigrateOptions, statistics::median};
+use crate::{arguments::MigrateOptions, interrupt::Interrupt, statistics::median};
 
 /// Before each join. The kernel pays a grace period once and is then quick for some 10 ms:
 /// a join right after another would measure that.
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How long to wait for a thousand processes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn run(options: &MigrateOptions) {
+pub(crate) fn run(options: &MigrateOptions, interrupt: &Interrupt) {
     programs::require_root();
     let daemon = Daemon::start();
     println!("| processes | frozen, ms (median; most) | whole update, ms (median; most) |");
@@ -35,6 +35,9 @@ pub(crate) fn run(options: &MigrateOptions) {
         });
         let (mut frozen, mut whole) = (Vec::new(), Vec::new());
         for _ in 0..options.rounds {
+            if interrupt.came() {
+                return;
+            }
             thread::sleep(PAUSE);
             let join = join(&daemon, &container);
             frozen.push(join.frozen);
