@@ -11,6 +11,7 @@ use crate::{
     lock::lock,
     reaper::Exit,
     state::{Action, Kind, State},
+    stdio,
 };
 
 /// A process.
@@ -194,6 +195,7 @@ impl Process {
     /// Ends the copies, after their output is delivered, and lets go of the terminal.
     pub(crate) async fn close(&self) {
         self.tasks().shutdown().await;
+        stdio::taken(&self.stdio).await;
         lock(&self.streams).terminal = None;
     }
 }

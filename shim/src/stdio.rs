@@ -4,7 +4,10 @@
 use std::{
     fs::File,
     io::{self, PipeReader, PipeWriter, Read},
-    os::fd::OwnedFd,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
     process::{self, Command},
     time::{Duration, Instant},
@@ -13,6 +16,7 @@ use std::{
 use containerd_shim::io::{IoTasks, Pty, Stdio};
 use nix::{
     fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::{Gid, Uid, fchown},
 };
 use tokio::net::unix::pipe;
@@ -28,6 +32,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// How much of what a failing runtime has printed is read.
 const LONGEST_SAYING: u64 = 64 * 1024;
+
+/// How long to wait for a reader that is slow to take what a process has left in its fifo.
+const TAKING: Duration = Duration::from_secs(2);
 
 /// Where one stream of output goes, or input comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,6 +231,48 @@ async fn reader_of(path: &str) -> Result<Option<pipe::Sender>> {
     }
 }
 
+/// Waits until the readers of the output have taken all of it, after the copies have ended. A
+/// client may give up a fifo that it has not quite opened yet as soon as its process is
+/// deleted (`ctr task exec` does), and with it what is in there.
+pub(crate) async fn taken(stdio: &Stdio) {
+    let deadline = Instant::now() + TAKING;
+    for uri in [&stdio.stdout, &stdio.stderr] {
+        let Ok(Stream::Fifo(path)) = stream(uri) else {
+            continue;
+        };
+        // Opening it needs no other reader; when there is none, it is empty. When it is gone,
+        // so is its reader.
+        let Ok(fifo) = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)
+        else {
+            continue;
+        };
+        while has_content(&fifo) {
+            if Instant::now() >= deadline {
+                log::warn!("not all output was taken from {path}");
+                return;
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+}
+
+fn has_content(fifo: &File) -> bool {
+    let mut look = [PollFd::new(fifo.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut look, PollTimeout::ZERO) {
+        Ok(_) => look[0]
+            .revents()
+            .is_some_and(|found| found.contains(PollFlags::POLLIN)),
+        Err(errno) => {
+            // Only the waiting depends on it.
+            log::warn!("look into a fifo: {errno}");
+            false
+        }
+    }
+}
+
 /// Reads a pipe without waiting for more: something that was left may hold the other end.
 fn read_what_is_there(end: OwnedFd, into: &mut Vec<u8>) -> io::Result<()> {
     fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
@@ -293,6 +342,8 @@ fn append_to(path: &Path) -> Result<File> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -316,6 +367,24 @@ mod tests {
                 None => assert!(matches!(read, Err(Error::Unimplemented(_))), "{uri}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn output_is_waited_for_until_it_is_taken() {
+        let path = std::env::temp_dir().join(format!("lazycg-fifo-{}", std::process::id()));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut fifo = File::options().read(true).write(true).open(&path).unwrap();
+        let stdio = Stdio::new("", path.to_str().unwrap(), "/nonexistent/fifo", false);
+        taken(&stdio).await;
+        fifo.write_all(b"left").unwrap();
+        tokio::select! {
+            () = taken(&stdio) => panic!("nobody has taken it"),
+            () = tokio::task::yield_now() => {}
+        }
+        fifo.read_exact(&mut [0; 4]).unwrap();
+        taken(&stdio).await;
+        assert!(!has_content(&fifo));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
