@@ -75,6 +75,23 @@ same_place() {
 # gone ID: no directory of that name in any hierarchy.
 gone() { ! find /sys/fs/cgroup -depth -type d -name "$1" | grep .; }
 
+# uses ID KIB: a process of the container has that much resident memory.
+uses() {
+    local p
+    for p in $(< "/sys/fs/cgroup/devices/default/$1/cgroup.procs"); do
+        awk -v least="$2" '/^VmRSS:/ && $2 >= least { found = 1 } END { exit !found }' "/proc/$p/status" && return
+    done
+    return 1
+}
+
+# says WORD COMMAND...: it fails, and the error has that word.
+says() {
+    local output
+    if output=$("${@:2}" 2>&1); then echo "succeeded"; return 1; fi
+    case $output in *"$1"*) ;; *) echo "$output"; return 1 ;; esac
+}
+
+at_least() { [ "$(< "/sys/fs/cgroup/$1")" -ge "$2" ] || { cat "/sys/fs/cgroup/$1"; return 1; }; }
 status_is() { local s=0; "${@:2}" || s=$?; [ $s = "$1" ] || { echo "ended with $s"; return 1; }; }
 task_state() { [ "$(ctr task ls | awk -v id="$1" '$1 == id { print $3 }')" = "$2" ]; }
 co_mounted() { [ "$(findmnt -no FSTYPE "/sys/fs/cgroup/$1")" = cgroup ]; }
@@ -132,6 +149,15 @@ if [ $late = 1 ]; then
     check reload_moves_nothing sits box memory=own pids=own blkio=own cpu=own name=systemd=own
     check update_lifts lazycg update --memory -1 box
     check leaves_what_is_not_limited sits box memory=root pids=own blkio=own
+    # this kernel moves what is charged: what is in use must fit into the limit
+    check use_memory ctr task exec --detach --exec-id use box workload alloc 100m
+    check memory_is_in_use wait_for uses box 100000
+    check too_small_a_limit_is_refused says memory.limit lazycg update --memory 64m box
+    check nothing_has_moved sits box memory=root pids=own
+    check no_memory_cgroup_is_left test ! -e /sys/fs/cgroup/memory/default/box
+    check thawed_after_a_refusal holds freezer/default/box/freezer.state THAWED
+    check a_limit_that_fits lazycg update --memory 256m box
+    check memory_moves_along at_least memory/default/box/memory.usage_in_bytes $((100 << 20))
     check no_mount_after_updates no_mount_leaks
 fi
 check "kill" ctr task kill -s KILL box

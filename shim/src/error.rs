@@ -124,8 +124,9 @@ fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
             Some(libc::EINVAL | libc::ERANGE | libc::ENODEV | libc::ENXIO) => {
                 Code::INVALID_ARGUMENT
             }
-            // A limit below what is used now: the same request may succeed later.
-            Some(libc::EBUSY) => Code::FAILED_PRECONDITION,
+            // A limit below what is used now (of the cgroup, or of processes that are to move
+            // into it with their memory): the same request may succeed later.
+            Some(libc::EBUSY | libc::ENOMEM) => Code::FAILED_PRECONDITION,
             _ => Code::INTERNAL,
         },
         E::Unsupported(_) => Code::FAILED_PRECONDITION,

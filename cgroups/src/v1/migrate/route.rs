@@ -23,6 +23,11 @@ use crate::{
     },
 };
 
+/// How often the kernel may have no memory for a process that is moved. A shortage of the host
+/// passes; one below a memory limit does not, and each attempt may take milliseconds while the
+/// container stands still.
+const SHORTAGES: usize = 5;
+
 /// Into the container's cgroup or out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -51,6 +56,8 @@ pub(super) struct Route {
     accepted: BTreeSet<i32>,
     /// Processes that have been seen dead.
     dead: BTreeSet<i32>,
+    /// How often the kernel had no memory.
+    shortages: usize,
 }
 
 /// What became of one process.
@@ -60,7 +67,7 @@ enum Outcome {
     /// It is no process of the container, or one that cannot be moved and needs not be.
     Foreign,
     /// The kernel had no memory for it: the next pass tries again.
-    Again,
+    Again(io::Error),
 }
 
 /// Where a process is that is still listed after it was moved.
@@ -91,6 +98,7 @@ impl Route {
             saved: affinity::Saved::new(),
             accepted: BTreeSet::new(),
             dead: BTreeSet::new(),
+            shortages: 0,
         })
     }
 
@@ -178,7 +186,11 @@ impl Route {
             Outcome::Ended => {
                 findings.ended.insert(pid);
             }
-            Outcome::Again => {
+            Outcome::Again(error) => {
+                self.shortages += 1;
+                if self.shortages > SHORTAGES {
+                    return Err(self.no_room(pid, error));
+                }
                 findings.moved.insert(pid);
             }
             Outcome::Foreign => {}
@@ -290,10 +302,7 @@ impl Route {
             .filter(|dir| dir.is_dir())
             .unwrap_or_else(|| self.cgroup.root_dir.clone());
         match self.put(proc_root, pid, &from)? {
-            Outcome::Again => Err(Error::io(
-                format!("write \"{pid}\" to"),
-                self.destination().join("cgroup.procs"),
-            )(io::Error::from_raw_os_error(libc::EAGAIN))),
+            Outcome::Again(error) => Err(self.no_room(pid, error)),
             Outcome::Moved | Outcome::Ended | Outcome::Foreign => Ok(()),
         }
     }
@@ -336,6 +345,21 @@ impl Route {
         Ok(threads)
     }
 
+    /// A process that the kernel has no memory for in the destination. A memory cgroup that
+    /// charges move into (kernels before about 6.12) has no room beyond its limit.
+    fn no_room(&self, pid: i32, source: io::Error) -> Error {
+        let path = self.destination().join("cgroup.procs");
+        if self.way == Way::In && self.cgroup.has(Controller::Memory) {
+            return Error::Refused {
+                field: "memory.limit".to_string(),
+                value: pid.to_string(),
+                path,
+                source,
+            };
+        }
+        Error::io(format!("write \"{pid}\" to"), path)(source)
+    }
+
     fn write(&self, proc_root: &Path, pid: i32) -> Result<Outcome> {
         let error = match self.write_home(pid) {
             Ok(()) => return Ok(Outcome::Moved),
@@ -343,7 +367,7 @@ impl Route {
         };
         match error.raw_os_error() {
             Some(libc::ESRCH) => Ok(Outcome::Ended),
-            Some(libc::ENOMEM | libc::EAGAIN) => Ok(Outcome::Again),
+            Some(libc::ENOMEM | libc::EAGAIN) => Ok(Outcome::Again(error)),
             Some(libc::EINVAL)
                 if Stat::read(proc_root, &pid.to_string())?.is_some_and(Stat::is_kernel_thread) =>
             {
