@@ -19,7 +19,11 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{lock::lock, raw_process};
+use crate::{
+    lock::lock,
+    raw_process,
+    spawner::{Spawner, spawn_bound},
+};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +54,10 @@ impl Future for Exited {
 }
 
 /// Spawns children and reaps them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reaper {
     children: Mutex<Children>,
+    spawner: Spawner,
 }
 
 #[derive(Debug, Default)]
@@ -83,14 +88,26 @@ impl Children {
 }
 
 impl Reaper {
-    /// Starts `command` and registers the child. Blocks until the child has called exec.
-    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<(i32, Exited)> {
-        let mut children = lock(&self.children);
-        // Held during the spawn also because the standard library waits for the child itself
-        // when exec fails, and panics if somebody else has reaped it.
-        let child = command.spawn()?;
-        let pid = child.id() as i32;
-        Ok((pid, children.watch(pid)))
+    /// A reaper without children.
+    pub(crate) fn new() -> io::Result<Arc<Reaper>> {
+        Ok(Arc::new(Reaper {
+            children: Mutex::default(),
+            spawner: Spawner::new()?,
+        }))
+    }
+
+    /// Starts `command`, which ends with the shim, and registers the child. Blocks until the
+    /// child has called exec.
+    pub(crate) fn spawn(self: &Arc<Self>, mut command: Command) -> io::Result<(i32, Exited)> {
+        let reaper = Arc::clone(self);
+        self.spawner.run(move || {
+            let mut children = lock(&reaper.children);
+            // Held during the spawn also because the standard library waits for the child
+            // itself when exec fails, and panics if somebody else has reaped it.
+            let child = spawn_bound(&mut command)?;
+            let pid = child.id() as i32;
+            Ok((pid, children.watch(pid)))
+        })?
     }
 
     /// Announces a runtime call that will leave a process behind, whose pid is known only
@@ -203,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watched_process_gets_its_exit() {
-        let reaper = Reaper::default();
+        let reaper = Reaper::new().unwrap();
         let exited = lock(&reaper.children).watch(10);
         assert!(reaper.is_watched(10));
         lock(&reaper.children).ended(10, EXIT);
@@ -213,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_exit_before_the_adoption_is_kept() {
-        let reaper = Arc::new(Reaper::default());
+        let reaper = Reaper::new().unwrap();
         let first = reaper.expect();
         let second = reaper.expect();
         lock(&reaper.children).ended(11, EXIT);
@@ -225,14 +242,14 @@ mod tests {
 
     #[test]
     fn exits_of_orphans_are_not_kept() {
-        let reaper = Arc::new(Reaper::default());
+        let reaper = Reaper::new().unwrap();
         lock(&reaper.children).ended(11, EXIT);
         assert!(lock(&reaper.children).unclaimed.is_empty());
     }
 
     #[test]
     fn only_a_registered_process_is_signalled() {
-        let reaper = Reaper::default();
+        let reaper = Reaper::new().unwrap();
         assert!(!reaper.signal(std::process::id() as i32, 0).unwrap());
         let _exited = lock(&reaper.children).watch(std::process::id() as i32);
         assert!(reaper.signal(std::process::id() as i32, 0).unwrap());
@@ -240,7 +257,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_exit_that_nobody_awaits_is_no_failure() {
-        let reaper = Reaper::default();
+        let reaper = Reaper::new().unwrap();
         drop(lock(&reaper.children).watch(13));
         lock(&reaper.children).ended(13, EXIT);
         assert!(!reaper.is_watched(13));
@@ -268,7 +285,7 @@ mod tests {
 
     fn reap_for_real() {
         nix::sys::prctl::set_child_subreaper(true).unwrap();
-        let reaper = Arc::new(Reaper::default());
+        let reaper = Reaper::new().unwrap();
         let done = std::sync::atomic::AtomicUsize::new(0);
         let spawn = |from: u32| {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -277,8 +294,9 @@ mod tests {
                 let code = n % 256;
                 let script = format!("true & exit {code}");
                 let mut shell = Command::new("sh");
-                let (_, exited) = reaper.spawn(shell.args(["-c", &script])).unwrap();
-                let missing = reaper.spawn(&mut Command::new("/nonexistent"));
+                shell.args(["-c", &script]);
+                let (_, exited) = reaper.spawn(shell).unwrap();
+                let missing = reaper.spawn(Command::new("/nonexistent"));
                 assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
                 assert_eq!(runtime.block_on(exited).status, code);
             }

@@ -117,11 +117,11 @@ impl Runtime {
             let mut prepared = runtime.prepare(&called)?;
             let given = attach(&mut prepared.command);
             let report = surroundings()?.attach(&mut prepared.command)?;
-            let (pid, exited) = match spawner.spawn(&mut prepared.command) {
+            // It takes the command, which holds the process's ends of pipes until it is dropped.
+            let (pid, exited) = match spawner.spawn(prepared.command) {
                 Ok(spawned) => spawned,
                 Err(error) => return Err(report.explain(error)),
             };
-            // The command holds the process's ends of pipes until it is dropped, which is here.
             Ok((pid, exited, prepared.log, prepared.printed, given))
         })
         .await?;

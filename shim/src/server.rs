@@ -166,7 +166,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
         });
     }
     // SIGPIPE is ignored since the program began: a write to a closed pipe is an error.
-    let reaper = Arc::new(Reaper::default());
+    let reaper = Reaper::new().map_err(failed())?;
     tokio::spawn(Arc::clone(&reaper).run(children));
     tokio::spawn(Arc::clone(events).forward(plan.containerd));
     let shared = Shared {
