@@ -1,7 +1,7 @@
 //! Additional processes in a running container.
 
 use lazycg_tests::{
-    Daemon, Status,
+    Daemon, Status, process,
     wait::{SOON, wait_until},
 };
 
@@ -118,6 +118,27 @@ fn execs_end_with_the_init() {
     let output = exec.wait(SOON);
     assert_eq!(output.code, 137, "{output}");
     container.wait_for(Status::Stopped);
+    container.delete();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_shim_keeps_nothing_of_execs_that_are_over() {
+    let daemon = Daemon::start();
+    let container = daemon.container("a").start();
+    let shim = daemon.shims()[0];
+    let descriptors = || process::descriptors(shim);
+    container.exec(&["true"]).ok();
+    let before = descriptors();
+    for _ in 0..20 {
+        container.exec(&["true"]).ok();
+        container.exec(&["/not/there"]).fails_with(&[]);
+    }
+    wait_until("as many descriptors as before", SOON, || {
+        descriptors() <= before
+    });
+    // Its children: the init. Zombies would be children, too.
+    assert_eq!(process::children(shim), [container.pid()]);
     container.delete();
     daemon.assert_nothing_left();
 }

@@ -1,7 +1,7 @@
 //! What goes into and comes out of a container: bytes, ends of files, terminals.
 
 use lazycg_tests::{
-    Daemon, command,
+    Daemon, Status, command,
     pty::OnTerminal,
     wait::{SOON, wait_until},
 };
@@ -116,6 +116,25 @@ fn null_io_gives_a_container_nothing() {
         .run()
         .ok();
     assert_eq!(output.text(), "");
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_file_takes_the_output() {
+    let daemon = Daemon::start();
+    let file = daemon.folder().join("below").join("output.txt");
+    let uri = format!("file://{}", file.display());
+    for _ in 0..2 {
+        let container = daemon
+            .container("a")
+            .command(&["sh", "-c", "echo out; echo err >&2"])
+            .flags(&["--log-uri", &uri])
+            .start();
+        container.wait_for(Status::Stopped);
+        container.delete();
+    }
+    let written = std::fs::read_to_string(&file).expect("read the output");
+    assert_eq!(written, "out\nerr\nout\nerr\n");
     daemon.assert_nothing_left();
 }
 

@@ -313,6 +313,33 @@ fn create_with_a_broken_bundle_fails_clearly_and_leaves_nothing() {
 }
 
 #[test]
+fn a_root_that_cannot_be_mounted_leaves_nothing() {
+    let daemon = Daemon::start();
+    let shim = ShimByHand::start(&daemon, "a", Version::V3, |_| {});
+    let mount = |kind: &str, source: &str| {
+        let mut mount = api::Mount::new();
+        mount.type_ = kind.to_string();
+        mount.source = source.to_string();
+        mount.options = vec!["rbind".to_string()];
+        mount
+    };
+    let error = shim
+        .create_with(|request| {
+            // The first is mounted already when the second fails.
+            request.rootfs = vec![mount("bind", "/tmp"), mount("bind", "/not/there")];
+        })
+        .expect_err("nothing to mount")
+        .to_string();
+    assert!(error.contains("/not/there"), "{error}");
+    assert_eq!(code(&shim.state("").expect_err("none")), Code::NOT_FOUND);
+    // And the next attempt is not in its way.
+    shim.create().expect("Create");
+    shim.delete("").expect("Delete");
+    shim.shut_down();
+    daemon.assert_nothing_left();
+}
+
+#[test]
 fn start_with_a_broken_config_fails_clearly_and_leaves_nothing() {
     let daemon = Daemon::start();
     let bundle = shim_by_hand::make_bundle(&daemon, "a", |_| {});

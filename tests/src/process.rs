@@ -57,6 +57,19 @@ pub fn parent(pid: i32) -> Option<i32> {
     after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// The children of a process, zombies included, sorted.
+pub fn children(pid: i32) -> Vec<i32> {
+    let mut found = all();
+    found.retain(|child| parent(*child) == Some(pid));
+    found.sort_unstable();
+    found
+}
+
+/// How many files a process has open.
+pub fn descriptors(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
 /// All processes that descend from `pids`, these included.
 pub fn descendants(pids: &[i32]) -> Vec<i32> {
     let mut found = pids.to_vec();

@@ -73,9 +73,18 @@ impl<'a> ShimByHand<'a> {
 
     /// Creates the container; its pid.
     pub fn create(&self) -> Result<i32, Error> {
+        self.create_with(|_| {})
+    }
+
+    /// Creates the container with what `edit` changes of the request; its pid.
+    pub fn create_with(
+        &self,
+        edit: impl FnOnce(&mut api::CreateTaskRequest),
+    ) -> Result<i32, Error> {
         let mut request = api::CreateTaskRequest::new();
         request.id = self.id.clone();
         request.bundle = self.bundle.display().to_string();
+        edit(&mut request);
         let answer: api::CreateTaskResponse = self.client.call("Create", &request)?;
         Ok(answer.pid as i32)
     }
