@@ -221,10 +221,24 @@ impl Container {
         };
         let cgroups = self.cgroups();
         let ways = check::misplaced(&cgroups, &self.state.plan, &membership);
+        // The dead are shown in the root, wherever they were. Asked after the membership, so
+        // that it cannot die in between.
+        if ways.is_empty() || v1::process::live_threads(&self.host.proc_root, pid)?.is_empty() {
+            return Ok(false);
+        }
         for (cgroup, way) in &ways {
             Migration::move_one(&self.host.proc_root, cgroup, *way, pid, &membership)?;
         }
-        Ok(!ways.is_empty())
+        Ok(true)
+    }
+
+    /// Moves what processes of the container are outside of its own cgroups. For a while after
+    /// an update some can still come: a `runc exec` by hand that had read the runtime's paths
+    /// before they were changed puts its process where they told, however long it takes.
+    pub fn gather(&self) -> Result<()> {
+        let own = self.own()?;
+        let tracked = Tracked::new(&self.host.proc_root, &own);
+        Migration::new(tracked, &own, &[])?.run(false)
     }
 
     /// Applies an update: validates all of it, joins what is newly limited, writes values,

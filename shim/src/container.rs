@@ -10,6 +10,7 @@ mod delete;
 mod exec;
 mod exit;
 mod kill;
+mod update;
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +33,7 @@ use crate::{
     error::{Error, Result},
     events::Events,
     guard::blocking,
-    lock::{lock, read, write},
+    lock::{lock, read},
     placement::Placement,
     process::Process,
     reaper::Reaper,
@@ -125,14 +126,6 @@ impl Container {
         };
         self.shared.events.publish(TASK_RESUMED_EVENT_TOPIC, &event);
         Ok(())
-    }
-
-    /// Changes limits: `resources` is the JSON of `linux.resources`.
-    pub(crate) async fn update(&self, resources: String) -> Result<()> {
-        let _alone = self.changing.write().await;
-        self.init.check(Action::Update)?;
-        let placement = Arc::clone(&self.placement);
-        blocking(move || write(&placement).update(&resources).map(drop)).await
     }
 
     /// The container's processes, with the exec id of those that have one.

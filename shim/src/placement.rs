@@ -171,6 +171,11 @@ impl Placement {
         Ok(())
     }
 
+    /// Moves what processes of the container are outside of its own cgroups.
+    pub fn gather(&self) -> Result<()> {
+        self.container.gather().map_err(Into::into)
+    }
+
     /// Applies an update (the JSON of `linux.resources`).
     pub fn update(&mut self, resources_json: &str) -> Result<Updated> {
         let resources = Resources::from_spec_json(resources_json)?;

@@ -7,7 +7,7 @@ use std::{
 
 use lazycg_tests::{
     Container, Daemon, OciRuntime, Status, cgroup,
-    placed::{assert_all_threads, assert_own, assert_thawed, keys},
+    placed::{assert_all_threads, assert_own, assert_thawed, keys, wait_for_all_threads},
     process,
 };
 use serde_json::json;
@@ -340,7 +340,7 @@ fn execs_by_hand_are_where_the_init_is() {
                 done.store(true, Ordering::Relaxed);
                 output.ok();
             });
-            assert_all_threads(&container, &["memory"], &[]);
+            wait_for_all_threads(&container, &["memory"], &[]);
             if round < 9 {
                 container.update(&["--memory", "-1"]).ok();
             }

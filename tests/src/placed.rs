@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     cgroup::{self, Membership},
     container::{Container, OciRuntime},
+    wait::{SOON, wait_until},
 };
 
 /// What a container without limits has: devices, freezer, name=systemd.
@@ -127,6 +128,27 @@ pub fn assert_status(container: &Container<'_>, own: &BTreeSet<String>) {
 /// the hierarchies of `own`, and in the root of those of `root`.
 #[track_caller]
 pub fn assert_all_threads(container: &Container<'_>, own: &[&str], root: &[&str]) {
+    let strays = strays(container, own, root);
+    assert!(
+        strays.is_empty(),
+        "these threads (process, thread, controller, cgroup) are astray: {strays:?}"
+    );
+}
+
+/// As [`assert_all_threads`], but waits for it: after an update a runtime called by hand may
+/// still be on its way into the container.
+#[track_caller]
+pub fn wait_for_all_threads(container: &Container<'_>, own: &[&str], root: &[&str]) {
+    wait_until("every thread is in its place", SOON, || {
+        strays(container, own, root).is_empty()
+    });
+}
+
+fn strays(
+    container: &Container<'_>,
+    own: &[&str],
+    root: &[&str],
+) -> Vec<(i32, i32, String, String)> {
     let path = container.cgroup();
     let mut expected = BTreeMap::new();
     for controller in own {
@@ -137,13 +159,7 @@ pub fn assert_all_threads(container: &Container<'_>, own: &[&str], root: &[&str]
     }
     let pids = cgroup::processes_below("devices", &path);
     assert!(!pids.is_empty(), "{} has no processes", container.id());
-    let strays = cgroup::strays(&pids, &expected);
-    assert!(
-        strays.is_empty(),
-        "of {} processes these threads (process, thread, controller, cgroup) are astray: \
-         {strays:?}",
-        pids.len()
-    );
+    cgroup::strays(&pids, &expected)
 }
 
 /// Panics unless the container is not frozen.
