@@ -4,6 +4,7 @@ use lazycg_tests::{
     Container, Daemon, OciRuntime, Status,
     container::Runtime,
     process,
+    task_client::socket_exists,
     wait::{SOON, wait_until},
 };
 
@@ -96,6 +97,7 @@ fn a_killed_shim_leaves_nothing_after_delete() {
             .memory_limit(64 << 20)
             .start();
         let all = [running, executing, paused, limited];
+        let sockets: Vec<String> = all.iter().map(Container::shim_address).collect();
         for shim in daemon.shims() {
             process::kill(shim);
         }
@@ -109,6 +111,7 @@ fn a_killed_shim_leaves_nothing_after_delete() {
             container.delete();
         }
         daemon.assert_nothing_left();
+        assert!(!sockets.iter().any(|socket| socket_exists(socket)));
     }
 }
 

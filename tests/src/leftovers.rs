@@ -129,6 +129,21 @@ impl Leftovers {
         })
     }
 
+    /// The sockets of the shims whose bundles are still there.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let bundles = self
+            .folder
+            .join("state/io.containerd.runtime.v2.task")
+            .join(&self.namespace);
+        fs::read_dir(bundles)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|bundle| fs::read_to_string(bundle.path().join("address")).ok())
+            .filter_map(|address| Some(address.strip_prefix("unix://")?.into()))
+            .collect()
+    }
+
     /// Where the namespace's records and the runtimes' states are.
     fn state_folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![
@@ -165,6 +180,7 @@ impl Leftovers {
     /// Removes everything, as far as it can be removed, and never panics: it runs while a
     /// failed test unwinds. The daemon has stopped already.
     pub(crate) fn remove(&self) {
+        let sockets = self.sockets();
         let end = Instant::now() + SOON;
         loop {
             // A frozen process does not die: thaw first.
@@ -190,6 +206,10 @@ impl Leftovers {
             }
             pids.into_iter().for_each(process::kill);
             thread::sleep(Duration::from_millis(5));
+        }
+        for socket in sockets {
+            // A shim that was not killed has removed it itself.
+            let _ = fs::remove_file(socket);
         }
         let mounts = mount_points(|point| Path::new(point).starts_with(&self.folder));
         for mount in mounts.iter().rev() {
