@@ -1,9 +1,9 @@
 //! A container's way from creation to removal: exit codes, signals, pause, delete.
 
 use lazycg_tests::{
-    Builder, Daemon, OciRuntime, Status, cgroup, command,
-    container::Runtime,
-    process,
+    Builder, Daemon, OciRuntime, Status,
+    builder::Runtime,
+    cgroup, command, process,
     wait::{SOON, wait_until},
 };
 

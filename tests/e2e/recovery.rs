@@ -2,7 +2,7 @@
 
 use lazycg_tests::{
     Container, Daemon, OciRuntime, Status,
-    container::Runtime,
+    builder::Runtime,
     process,
     task_client::socket_exists,
     wait::{SOON, wait_until},

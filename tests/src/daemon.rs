@@ -11,9 +11,9 @@ use std::{
 };
 
 use crate::{
+    builder::Builder,
     cgroup,
     command::{self, Output},
-    container::Builder,
     events::Events,
     image,
     leftovers::Leftovers,

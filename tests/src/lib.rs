@@ -2,7 +2,7 @@
 //! on the host's cgroups. Nothing of containerd, runc, crun or the kernel is imitated.
 //!
 //! - [`daemon`]: a containerd of the test's own, and [`leftovers`], what it must not leave;
-//! - [`image`], [`container`], [`spec`]: containers, from an image or from a config.json;
+//! - [`image`], [`builder`], [`container`], [`spec`]: containers, from an image or from a config.json;
 //! - [`cgroup`], [`process`], [`placed`]: where processes are, what the host's cgroups hold,
 //!   and whether a container is where it should be;
 //! - [`events`], [`task_client`], [`shim_by_hand`]: containerd's events, the shim's own
@@ -11,6 +11,7 @@
 //!
 //! A failed expectation of these modules is a failed test: they panic with what they saw.
 
+pub mod builder;
 pub mod cgroup;
 pub mod command;
 pub mod container;
@@ -27,8 +28,9 @@ pub mod spec;
 pub mod task_client;
 pub mod wait;
 
+pub use builder::{Builder, OciRuntime, Runtime};
 pub use cgroup::Snapshot;
 pub use command::Output;
-pub use container::{Builder, Container, OciRuntime, Runtime, Status};
+pub use container::{Container, Status};
 pub use daemon::Daemon;
 pub use wait::wait_until;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
+    builder::OciRuntime,
     cgroup::{self, Membership},
-    container::{Container, OciRuntime},
+    container::Container,
     wait::{SOON, wait_until},
 };
 

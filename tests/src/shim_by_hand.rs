@@ -15,8 +15,8 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 
 use crate::{
+    builder::Runtime,
     command::{self, Output},
-    container::Runtime,
     daemon::Daemon,
     programs, spec,
     task_client::{TaskClient, Version},
