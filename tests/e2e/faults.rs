@@ -49,13 +49,7 @@ fn clear_faults(daemon: &Daemon) {
 }
 
 fn crowd<'a>(daemon: &'a Daemon, id: &str, runtime: OciRuntime) -> Container<'a> {
-    let container = daemon
-        .container(id)
-        .oci_runtime(runtime)
-        .workload(&["tree", "40"])
-        .start();
-    container.wait_for_processes(40);
-    container
+    daemon.container(id).oci_runtime(runtime).start_crowd(40)
 }
 
 /// All that an interrupted change must not change: directories, values, the record. (Which

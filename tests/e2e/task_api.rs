@@ -121,10 +121,7 @@ fn a_created_container_can_be_limited() {
     shim.start_process("").expect("Start");
     assert_eq!(Membership::of(pid).path("memory"), shim.cgroup());
     assert_eq!(limit(), (64 << 20).to_string());
-    shim.kill("", libc::SIGKILL).expect("Kill");
-    shim.wait("").expect("Wait");
-    shim.delete("").expect("Delete");
-    shim.shut_down();
+    shim.end();
     daemon.assert_nothing_left();
 }
 
@@ -182,10 +179,7 @@ fn what_does_not_exist_is_not_found() {
     ] {
         assert_eq!(code(&error), Code::NOT_FOUND, "{error}");
     }
-    shim.kill("", libc::SIGKILL).expect("Kill");
-    shim.wait("").expect("Wait");
-    shim.delete("").expect("Delete");
-    shim.shut_down();
+    shim.end();
     daemon.assert_nothing_left();
 }
 
@@ -198,10 +192,7 @@ fn shutdown_ends_the_shim_and_removes_its_socket() {
     // A shim that still has a container stays.
     shim.shut_down();
     assert_eq!(shim.status(), Status::CREATED.into());
-    shim.kill("", libc::SIGKILL).expect("Kill");
-    shim.wait("").expect("Wait");
-    shim.delete("").expect("Delete");
-    shim.shut_down();
+    shim.end();
     wait_until("the shim has ended", SOON, || daemon.shims().is_empty());
     assert!(!socket_exists(shim.address()), "{}", shim.address());
     daemon.assert_nothing_left();

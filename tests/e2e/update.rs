@@ -9,16 +9,8 @@ use serde_json::json;
 
 const DEFAULT: &[&str] = &["devices", "freezer", "name=systemd", "cpu", "cpuacct"];
 
-/// A container of 200 processes: some fork all the time, some have many threads and exec
-/// themselves all the time.
 fn crowd<'a>(daemon: &'a Daemon, id: &str, runtime: OciRuntime) -> Container<'a> {
-    let container = daemon
-        .container(id)
-        .oci_runtime(runtime)
-        .workload(&["tree", "200"])
-        .start();
-    container.wait_for_processes(200);
-    container
+    daemon.container(id).oci_runtime(runtime).start_crowd(200)
 }
 
 fn limit(container: &Container<'_>) -> String {
@@ -137,9 +129,7 @@ fn every_thread_follows_a_cpu_limit_without_always() {
         let container = daemon
             .container(&format!("a{round}"))
             .options("always = []")
-            .workload(&["tree", "200"])
-            .start();
-        container.wait_for_processes(200);
+            .start_crowd(200);
         assert_all_threads(&container, &[], &["cpu", "cpuacct"]);
         container.update(&["--cpus", "1.5"]).ok();
         assert_all_threads(&container, &["cpu"], &["cpuacct", "memory"]);
@@ -308,15 +298,13 @@ fn a_container_without_a_pid_namespace_follows() {
     let daemon = Daemon::start();
     let container = daemon
         .container("a")
-        .workload(&["tree", "40"])
         .spec(|spec| {
             spec["linux"]["namespaces"]
                 .as_array_mut()
                 .expect("a list")
                 .retain(|namespace| namespace["type"] != "pid");
         })
-        .start();
-    container.wait_for_processes(40);
+        .start_crowd(40);
     container.update(&["--memory", "64m"]).ok();
     assert_all_threads(&container, &["memory"], &["pids"]);
     container.delete();

@@ -202,6 +202,15 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Starts it in the background with so many processes: some fork all the time, some have
+    /// many threads and exec themselves all the time.
+    #[track_caller]
+    pub fn start_crowd(self, processes: usize) -> Container<'a> {
+        let container = self.workload(&["tree", &processes.to_string()]).start();
+        container.wait_for_processes(processes);
+        container
+    }
+
     /// Starts it in the background; what `ctr` said if that fails.
     #[track_caller]
     pub fn try_start(self) -> Result<Container<'a>, Box<Output>> {

@@ -183,6 +183,15 @@ impl<'a> ShimByHand<'a> {
         let _: Result<Empty, Error> = self.client.call("Shutdown", &request);
     }
 
+    /// Ends the container and the shim, each request answered well.
+    #[track_caller]
+    pub fn end(&self) {
+        self.kill("", libc::SIGKILL).expect("Kill");
+        self.wait("").expect("Wait");
+        self.delete("").expect("Delete");
+        self.shut_down();
+    }
+
     /// Kills the shim with SIGKILL.
     #[track_caller]
     pub fn kill_shim(&self) {
