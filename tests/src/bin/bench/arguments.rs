@@ -9,7 +9,7 @@ usage: hack/bench fsync [OPTION...]     N containers append 4 KiB and fsync, on 
                                         loop disk with BFQ
          --n N,N,...        how many containers (1,8,32,64)
          --rounds N         alternating rounds (5)
-         --seconds N        of each measurement (5)
+         --seconds N        of each measurement (3)
          --only NAME,...    of bare, lazycg, stock (all)
          --disk FOLDER      where the disk's file is made (the folder for temporary files)
          --plot FILE        where the plot is written (nowhere)
@@ -44,7 +44,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     let mut fsync = FsyncOptions {
         counts: vec![1, 8, 32, 64],
         rounds: 5,
-        seconds: 5.0,
+        seconds: 3.0,
         contenders: Contender::ALL.to_vec(),
         disk: std::env::temp_dir(),
         plot: None,

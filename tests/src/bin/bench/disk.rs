@@ -39,13 +39,17 @@ impl Disk {
         disk.device = run(Command::new("losetup")
             .args(["--find", "--show"])
             .arg(&disk.file));
-        let queue = format!(
-            "/sys/block/{}/queue",
+        let scheduler = format!(
+            "/sys/block/{}/queue/scheduler",
             disk.device.trim_start_matches("/dev/")
         );
-        // The kernel loads the scheduler's module by itself.
-        fs::write(format!("{queue}/scheduler"), "bfq")
-            .unwrap_or_else(|error| panic!("this kernel has no BFQ: {queue}/scheduler: {error}"));
+        // A loop device keeps its scheduler with all that was ever set there when it is detached:
+        // only a scheduler that is set anew has its defaults. The kernel loads its module by
+        // itself.
+        for name in ["none", "bfq"] {
+            fs::write(&scheduler, name)
+                .unwrap_or_else(|error| panic!("no scheduler {name}: {scheduler}: {error}"));
+        }
         fs::create_dir_all(&disk.mount).expect("make the mount point");
         run(Command::new("mount").arg(&disk.device).arg(&disk.mount));
         disk
