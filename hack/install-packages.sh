@@ -11,5 +11,7 @@ done
 [ "$(id -u)" = 0 ] || { echo "$0: missing: ${missing[*]} (installing needs root)" >&2; exit 1; }
 echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-apt-get -qq -o Acquire::Retries=3 update
-apt-get -qq -o Acquire::Retries=3 install -y --no-install-recommends "${missing[@]}" < /dev/null > /dev/null
+# Another apt, such as a new machine's own upgrades, may hold the lock for a while.
+options=(-qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+apt-get "${options[@]}" update
+apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}" < /dev/null > /dev/null
