@@ -31,7 +31,8 @@ impl Runtime {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Its name, as clients give it.
+    pub fn name(self) -> &'static str {
         match self {
             Runtime::Lazycg => "io.containerd.lazycg.v1",
             Runtime::Stock => "io.containerd.runc.v2",

@@ -259,6 +259,19 @@ impl Daemon {
             .env("LAZYCG_FAULTS", self.faults_file());
     }
 
+    /// containerd's version, without what a distribution adds: `1.6.20`.
+    #[track_caller]
+    pub fn version(&self) -> String {
+        let mut command = Command::new("containerd");
+        self.set_environment(&mut command);
+        let text = command::run(command.arg("--version")).ok().text();
+        // containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3
+        let version = text.split_whitespace().nth(2).unwrap_or_default();
+        let version = version.trim_start_matches('v');
+        let end = version.find(|c: char| c != '.' && !c.is_ascii_digit());
+        version[..end.unwrap_or(version.len())].to_string()
+    }
+
     fn log_file(&self) -> PathBuf {
         self.folder.join("log")
     }

@@ -7,18 +7,23 @@
 //!   and whether a container is where it should be;
 //! - [`events`], [`task_client`], [`shim_by_hand`]: containerd's events, the shim's own
 //!   socket, and a shim that the test starts itself;
+//! - [`api`], [`fifos`]: containerd's gRPC API, and stdio that the test itself reads and writes;
+//! - [`parity`]: scenarios that run under the stock shim and under lazycg, and what differs;
 //! - [`command`], [`wait`], [`pty`], [`programs`]: running programs with deadlines.
 //!
 //! A failed expectation of these modules is a failed test: they panic with what they saw.
 
+pub mod api;
 pub mod builder;
 pub mod cgroup;
 pub mod command;
 pub mod container;
 pub mod daemon;
 pub mod events;
+pub mod fifos;
 pub mod image;
 pub mod leftovers;
+pub mod parity;
 pub mod placed;
 pub mod process;
 pub mod programs;
