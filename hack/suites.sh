@@ -2,7 +2,9 @@
 # suites.sh - for scripts of this folder to source after toolchain.sh: runs test suites and
 # counts what they report.
 #
-#   cargo_suites ARGUMENT...        build tests with cargo's arguments, and run each executable
+#   cargo_suites ARGUMENT...        build tests with cargo's arguments, and run each executable;
+#                                   what suites_title says stands before their names
+#   missed WHAT                     count what could not even be tried as a failure
 #   suite NAME FOLDER COMMAND...    run one suite
 #   sum                             print the sum; fails if a test failed
 
@@ -26,9 +28,13 @@ suite() {
         "$suites_work/output")
     # it crashed, hung, or did not get as far as counting
     if [ $status != 0 ] && [ $reported = 0 ]; then
-        echo "$name ended with $status"
-        failed=$((failed + 1))
+        missed "$name ended with $status"
     fi
+}
+
+missed() {
+    echo "$1"
+    failed=$((failed + 1))
 }
 
 # The executables are started here and not by `cargo test`: as root, which cargo need not be,
@@ -37,7 +43,7 @@ cargo_suites() {
     local manifest executable
     as_owner cargo test --quiet "$@" --no-run --message-format=json > "$suites_work/built"
     while IFS=$'\t' read -r manifest executable; do
-        suite "${executable#"$repository"/}" "$(dirname "$manifest")" "$executable"
+        suite "${suites_title:-}${executable#"$repository"/}" "$(dirname "$manifest")" "$executable"
     done < <(sed -nE '/"reason":"compiler-artifact"/ {
         /"test":true\},"features"/ s/.*"manifest_path":"([^"]*)".*"executable":"([^"]*)".*/\1\t\2/p
     }' "$suites_work/built" | sort)

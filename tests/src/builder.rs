@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     command::{self, Output},
     container::Container,
+    containerd::containerd,
     daemon::Daemon,
     image, programs, spec,
 };
@@ -236,7 +237,7 @@ impl<'a> Builder<'a> {
             .arg(self.daemon.folder().join("fifo").join(&self.id));
         command.args(self.runtime_flags());
         command.args(more).args(&self.flags);
-        if self.edits.is_empty() {
+        if self.edits.is_empty() && self.takes_ctrs_spec() {
             command.args(self.spec_flags());
             command.args([image::NAME, &self.id]).args(&self.command);
         } else {
@@ -245,6 +246,12 @@ impl<'a> Builder<'a> {
             command.arg("--config").arg(file).arg(&self.id);
         }
         command
+    }
+
+    /// Whether the OCI runtime takes the spec that `ctr` writes: newer ones write version 1.1
+    /// of it, which crun before 1.9 refuses whatever shim asks it.
+    fn takes_ctrs_spec(&self) -> bool {
+        self.oci_runtime != Some(OciRuntime::Crun) || containerd().version() < (1, 7)
     }
 
     /// The flags that make `ctr` write what was described into its own spec.

@@ -14,6 +14,7 @@ use crate::{
     builder::Builder,
     cgroup,
     command::{self, Output},
+    containerd::containerd,
     events::Events,
     image,
     leftovers::Leftovers,
@@ -86,8 +87,7 @@ impl Daemon {
     fn start_with(shims: Shims) -> Daemon {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         programs::require_root();
-        programs::host("containerd", "containerd");
-        programs::host("ctr", "containerd");
+        let containerd = containerd();
         let name = format!(
             "t{}-{}",
             std::process::id(),
@@ -104,24 +104,17 @@ impl Daemon {
         for name in names {
             symlink(&shim, folder.join("bin").join(name)).expect("link the shim");
         }
-        let mut path = folder.join("bin").into_os_string();
-        for more in [
-            std::env::var_os("PATH").unwrap_or_default(),
-            "/usr/local/sbin:/usr/sbin:/sbin".into(),
-        ] {
-            path.push(":");
-            path.push(more);
-        }
+        let path = containerd.path(Some(folder.join("bin")));
         fs::write(
             folder.join("config.toml"),
             format!(
-                "version = 2\n\
+                "{head}\
                  root = \"{0}/root\"\n\
                  state = \"{0}/state\"\n\
-                 disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
                  [grpc]\n\
                  address = \"{0}/c.sock\"\n",
-                folder.display()
+                folder.display(),
+                head = containerd.configuration_head(),
             ),
         )
         .expect("write containerd's configuration");

@@ -1,7 +1,8 @@
 //! What the end-to-end suites stand on: a private containerd, images, containers, and eyes
 //! on the host's cgroups. Nothing of containerd, runc, crun or the kernel is imitated.
 //!
-//! - [`daemon`]: a containerd of the test's own, and [`leftovers`], what it must not leave;
+//! - [`containerd`], [`daemon`]: which containerd, one of it of the test's own, and
+//!   [`leftovers`], what that must not leave;
 //! - [`image`], [`builder`], [`container`], [`spec`]: containers, from an image or from a config.json;
 //! - [`cgroup`], [`process`], [`placed`]: where processes are, what the host's cgroups hold,
 //!   and whether a container is where it should be;
@@ -18,6 +19,7 @@ pub mod builder;
 pub mod cgroup;
 pub mod command;
 pub mod container;
+pub mod containerd;
 pub mod daemon;
 pub mod events;
 pub mod fifos;
