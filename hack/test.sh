@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [--no-vm] - runs every test: unit tests, those against the kernel's cgroups, the
-# end-to-end suites, and one VM boot. Installs what is missing. The last line is the sum.
+# end-to-end suites with the host's containerd, those that a containerd could break with newer
+# ones, and one VM boot. Installs what is missing. The last line is the sum.
 set -euo pipefail
 # shellcheck source=hack/toolchain.sh
 . "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
@@ -26,6 +27,20 @@ as_owner cargo build --quiet --workspace --features $features
 as_owner target/debug/image > /dev/null
 
 cargo_suites --workspace --features $features
+
+# Each newer containerd is fetched, and is a failure if it cannot be.
+for version in 1.7 2.1; do
+    if ! folder=$(as_owner hack/containerd-versions.sh $version); then
+        missed "containerd $version could not be fetched"
+        continue
+    fi
+    export LAZYCG_TEST_CONTAINERD=$folder
+    suites_title="containerd $version: "
+    cargo_suites --workspace --features $features \
+        --test lifecycle --test exec --test update --test recovery
+done
+unset LAZYCG_TEST_CONTAINERD suites_title
+
 suite "documentation" . "${owner_prefix[@]}" cargo test --quiet --workspace --features $features --doc
 if [ $vm = 1 ]; then suite "VM: v1 with systemd" . hack/vm-test.sh
 else skipped=$((skipped + 1)); fi
