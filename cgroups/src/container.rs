@@ -10,6 +10,7 @@ use std::{
 use crate::{
     ancestors,
     cgroups_path::CgroupsPath,
+    controller::Controller,
     entry::Entry,
     error::{Error, Result},
     membership::Membership,
@@ -268,6 +269,18 @@ impl Container {
         v1::stats::stats(&self.host.proc_root, &own, &self.processes()?)
     }
 
+    /// The directory of the container's cgroup in the v1 hierarchy of `controller`, made or not;
+    /// none if the host has no such hierarchy.
+    pub fn directory(&self, controller: Controller) -> Option<PathBuf> {
+        self.cgroup(controller).map(|cgroup| cgroup.dir)
+    }
+
+    /// Whether the container is own in the v1 hierarchy of `controller`.
+    pub fn is_own(&self, controller: Controller) -> bool {
+        self.cgroup(controller)
+            .is_some_and(|cgroup| self.state.plan.is_own(&cgroup.key))
+    }
+
     /// Thaws the container if it is frozen (a crash may have left it so) and removes every
     /// directory at its paths that bears its mark, in every hierarchy, joined or not, with what
     /// the container made below. Tolerates what is gone already. Processes still below are an
@@ -335,6 +348,11 @@ impl Container {
                 Some(Cgroup::new(hierarchy, path))
             })
             .collect()
+    }
+
+    fn cgroup(&self, controller: Controller) -> Option<Cgroup> {
+        let mut cgroups = self.cgroups().into_iter();
+        cgroups.find(|cgroup| cgroup.kind == HierarchyKind::V1 && cgroup.has(controller))
     }
 
     /// The container's own cgroups.

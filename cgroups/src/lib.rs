@@ -7,7 +7,8 @@
 //! - [`resources`], [`policy`], [`ancestors`], [`plan`]: what is wanted, and so where a
 //!   container sits, with a reason for each place;
 //! - [`container`]: the plan carried out: cgroups made, entered, checked, joined late, left,
-//!   removed; [`stats`] are read.
+//!   removed; [`stats`] are read;
+//! - [`oom`]: what the kernel kills for want of memory.
 //!
 //! It knows cgroups, not containers' runtimes: what a runtime must be told is a callback
 //! ([`container::Observer`]). It keeps no state of the process.
@@ -24,6 +25,7 @@ mod kernel_file;
 pub mod limit;
 pub mod membership;
 mod mountinfo;
+pub mod oom;
 mod place;
 pub mod plan;
 pub mod policy;

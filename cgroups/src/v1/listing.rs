@@ -76,7 +76,7 @@ pub(crate) fn children(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// Calls `found` for `dir` and each cgroup below it, parents first: a process that moves
 /// down meanwhile is then met twice rather than never.
-fn visit(dir: &Path, found: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+pub(crate) fn visit(dir: &Path, found: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
     found(dir)?;
     for child in children(dir)? {
         visit(&child, found)?;
