@@ -34,6 +34,7 @@ use crate::{
     events::Events,
     guard::blocking,
     lock::{lock, read},
+    oom::{Oom, OomLog},
     placement::Placement,
     process::Process,
     reaper::Reaper,
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) reaper: Arc<Reaper>,
     /// Where events go.
     pub(crate) events: Arc<Events>,
+    /// Whom the kernel has killed outside of memory cgroups.
+    pub(crate) oom_log: Arc<OomLog>,
 }
 
 /// A container.
@@ -64,6 +67,7 @@ pub(crate) struct Container {
     runtime: Arc<Runtime>,
     placement: Arc<RwLock<Placement>>,
     tracking: Arc<Placement>,
+    oom: Arc<Oom>,
     rootfs: PathBuf,
     private_pid_namespace: bool,
     io_owner: (u32, u32),

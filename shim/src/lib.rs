@@ -12,7 +12,7 @@
 //! - [`server`]: what `start` leaves running; `service`: containerd's requests;
 //! - `container`, `process`: what is done with them; `state`: what may be done when;
 //! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
-//!   is given; `metrics`: its figures;
+//!   is given; `metrics`: its figures; `oom`: what it has no memory for;
 //! - `reaper`, `spawner`, `events`, `guard`, `logging`: what the others stand on.
 
 mod bootstrap;
@@ -28,6 +28,7 @@ pub mod info;
 mod lock;
 mod logging;
 mod metrics;
+mod oom;
 pub mod options;
 pub mod placement;
 mod process;

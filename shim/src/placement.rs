@@ -12,7 +12,9 @@ use std::{
 use lazy_cgroups::{
     cgroups_path::CgroupsPath,
     container::{Container, Host, Updated, Wanted},
+    controller::Controller,
     membership::Membership,
+    oom::Kills,
     resources::Resources,
     stats::Stats,
     topology::HierarchyKey,
@@ -207,6 +209,21 @@ impl Placement {
     /// The container's processes.
     pub fn processes(&self) -> Result<Vec<i32>> {
         self.container.processes().map_err(Into::into)
+    }
+
+    /// The directory of the container's memory cgroup, if it has one of its own.
+    pub(crate) fn own_memory(&self) -> Option<PathBuf> {
+        let own = self.container.is_own(Controller::Memory);
+        own.then(|| self.container.directory(Controller::Memory))?
+    }
+
+    /// Whom the kernel has killed at the container's path of the memory hierarchy until now,
+    /// joined or not.
+    pub(crate) fn oom_kills(&self) -> Result<Kills> {
+        match self.container.directory(Controller::Memory) {
+            Some(dir) => Kills::until_now(&dir).map_err(Into::into),
+            None => Ok(Kills::default()),
+        }
     }
 
     /// The container's figures.

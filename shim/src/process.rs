@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use containerd_shim::io::{IoTasks, Pty, Stdio};
+use lazy_cgroups::oom::kernel_log::Position;
 use tokio::sync::watch;
 
 use crate::{
@@ -36,6 +37,8 @@ struct Life {
     pid: Option<i32>,
     /// The process has ended, but that is not announced yet.
     ending: bool,
+    /// Where the kernel's log ended before it began.
+    begun: Position,
 }
 
 #[derive(Default)]
@@ -63,6 +66,7 @@ impl Process {
                 state: State::Created,
                 pid: None,
                 ending: false,
+                begun: Position::default(),
             }),
             exit: watch::Sender::new(None),
             streams: Mutex::default(),
@@ -95,6 +99,16 @@ impl Process {
     /// Remembers the pid.
     pub(crate) fn has_pid(&self, pid: i32) {
         lock(&self.life).pid = Some(pid);
+    }
+
+    /// Remembers where the kernel's log ended before it began.
+    pub(crate) fn begins_after(&self, position: Position) {
+        lock(&self.life).begun = position;
+    }
+
+    /// Where the kernel's log ended before it began.
+    pub(crate) fn log_position(&self) -> Position {
+        lock(&self.life).begun
     }
 
     /// Whether `action` may be taken now.

@@ -24,6 +24,7 @@ use crate::{
     error::{Error, Result},
     events::Events,
     logging,
+    oom::OomLog,
     readiness::Readiness,
     reaper::Reaper,
     record::{RECORDS, Records},
@@ -36,6 +37,9 @@ use crate::{
 /// containerd before 2.0 calls. Their messages are the same.
 const TASK_V3: &str = "containerd.task.v3.Task";
 const TASK_V2: &str = "containerd.task.v2.Task";
+
+/// The kernel's log.
+const KERNEL_LOG: &str = "/dev/kmsg";
 
 /// How long the last events may take to reach containerd.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
@@ -172,6 +176,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
     let shared = Shared {
         reaper,
         events: Arc::clone(events),
+        oom_log: Arc::new(OomLog::open(Path::new(KERNEL_LOG), Path::new("/proc"))),
     };
     let service = Service::new(&plan.namespace, plan.records, shared, Arc::clone(exit));
     let service = Arc::new(service);

@@ -20,6 +20,7 @@ use crate::{
     error::{Error, Result},
     guard::blocking,
     lock::{read, write},
+    oom::Oom,
     options::{CONFIG_FILE, Options},
     placement::{Identity, Placement},
     process::Process,
@@ -181,6 +182,8 @@ async fn complete(
     made: &Made,
 ) -> Result<(Arc<Container>, Exited)> {
     let init = Process::new(Kind::Init, "", stdio.clone());
+    init.begins_after(shared.oom_log.position());
+    let oom = Oom::new(&task.id, shared);
     let pid_file = plan.identity.bundle.join(PID_FILE);
     let call = Call::Create {
         pid_file: pid_file.clone(),
@@ -204,10 +207,11 @@ async fn complete(
         .await;
     drop(config);
     let ends = ends?;
-    let placement = Arc::clone(&made.placement);
+    let (placement, watching) = (Arc::clone(&made.placement), Arc::clone(&oom));
     let (pid, tracking) = blocking(move || {
         let pid = read_pid(&pid_file)?;
         write(&placement).created(pid)?;
+        watching.arm(&read(&placement));
         Ok((pid, tracking(&read(&placement))?))
     })
     .await?;
@@ -228,6 +232,7 @@ async fn complete(
         runtime: Arc::clone(&made.runtime),
         placement: Arc::clone(&made.placement),
         tracking: Arc::new(tracking),
+        oom,
         rootfs: plan.rootfs.clone(),
         private_pid_namespace: plan.spec.private_pid_namespace,
         io_owner: plan.options.io_owner,

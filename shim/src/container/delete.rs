@@ -58,6 +58,7 @@ impl Container {
     async fn delete_init(&self, init: &Process) -> Result<Deleted> {
         let _alone = self.changing.write().await;
         init.check(Action::Delete)?;
+        self.oom.disarm();
         if self.runtime.knows_container() {
             let placement = Arc::clone(&self.placement);
             let surroundings = move || read(&placement).surroundings_for_create();

@@ -140,6 +140,7 @@ impl Container {
             pid_file: files.pid.clone(),
             console: prepared.console_path(),
         };
+        process.begins_after(self.shared.oom_log.position());
         let expected = self.shared.reaper.expect();
         let placement = Arc::clone(&self.placement);
         let ends = self

@@ -31,6 +31,7 @@ impl Container {
                 process.ending();
                 container.end_processes().await;
             }
+            container.oom.before_exit(&process, exit).await;
             container.announce_exit(&process, exit);
             drop(running);
         });

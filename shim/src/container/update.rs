@@ -25,8 +25,13 @@ impl Container {
     pub(crate) async fn update(self: &Arc<Self>, resources: String) -> Result<()> {
         let _alone = self.changing.write().await;
         self.init.check(Action::Update)?;
-        let placement = Arc::clone(&self.placement);
-        let updated = blocking(move || write(&placement).update(&resources)).await?;
+        let (placement, oom) = (Arc::clone(&self.placement), Arc::clone(&self.oom));
+        let updated = blocking(move || {
+            oom.around(&mut write(&placement), |placement| {
+                placement.update(&resources)
+            })
+        })
+        .await?;
         if !updated.joined.is_empty() {
             self.look_again();
         }
