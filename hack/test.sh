@@ -25,6 +25,7 @@ echo "== build"
 as_owner cargo build --quiet --workspace --features $features
 # before a suite makes it as root, in a folder that the owner could not write to later
 as_owner target/debug/image > /dev/null
+as_owner hack/docker-engine.sh
 
 cargo_suites --workspace --features $features
 

@@ -10,7 +10,8 @@
 //!   socket, and a shim that the test starts itself;
 //! - [`api`], [`fifos`]: containerd's gRPC API, and stdio that the test itself reads and writes;
 //! - [`parity`]: scenarios that run under the stock shim and under lazycg, and what differs;
-//! - [`command`], [`wait`], [`pty`], [`programs`]: running programs with deadlines.
+//! - [`docker`]: a docker engine on such a containerd;
+//! - [`command`], [`wait`], [`pty`], [`programs`], [`random`]: running programs with deadlines.
 //!
 //! A failed expectation of these modules is a failed test: they panic with what they saw.
 
@@ -21,6 +22,7 @@ pub mod command;
 pub mod container;
 pub mod containerd;
 pub mod daemon;
+pub mod docker;
 pub mod events;
 pub mod fifos;
 pub mod image;
@@ -30,6 +32,7 @@ pub mod placed;
 pub mod process;
 pub mod programs;
 pub mod pty;
+pub mod random;
 pub mod shim_by_hand;
 pub mod spec;
 pub mod task_client;
