@@ -9,6 +9,8 @@
 //! - `make=pause:/path`: the step waits until `/path` exists. `/path.reached` is made first,
 //!   so that the test knows that the shim is there.
 
+pub mod hollow;
+
 use std::{
     env, fs, io,
     path::{Path, PathBuf},

@@ -1,6 +1,7 @@
 //! The server: what `start` leaves running, one for the containers of a group.
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, Write},
     os::{
@@ -186,10 +187,13 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
         operation: format!("find the service {TASK_V3}"),
         source: io::ErrorKind::NotFound.into(),
     })?;
+    let services = [(TASK_V2.to_owned(), methods)];
+    let services: HashMap<_, _> = create_task(service).into_iter().chain(services).collect();
+    #[cfg(feature = "faults")]
+    let services = crate::faults::hollow::hollow_out(services);
     let mut server = Server::new()
         .add_listener(listener)
-        .register_service(create_task(service))
-        .register_service([(TASK_V2.to_owned(), methods)].into());
+        .register_service(services);
     server.start().await.map_err(|error| Error::System {
         operation: "set up the server".into(),
         source: io::Error::other(error),

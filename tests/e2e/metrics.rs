@@ -1,6 +1,7 @@
 //! A container's figures, wherever it is.
 
-use lazycg_tests::{Daemon, OciRuntime, cgroup};
+use containerd_shim_protos::{api, cgroups::metrics::Metrics, protobuf::Message};
+use lazycg_tests::{Daemon, OciRuntime, cgroup, shim_by_hand::ShimByHand, task_client::Version};
 use serde_json::Value;
 
 /// What a busy container of five processes shows.
@@ -96,5 +97,24 @@ fn a_stopped_container_has_no_figures_and_says_so() {
     // Zeros or an error, but an answer.
     assert!(output.code == 0 || !output.error().is_empty(), "{output}");
     container.delete();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn figures_come_in_the_form_that_containerd_reads() {
+    let daemon = Daemon::start();
+    let shim = ShimByHand::start(&daemon, "a", Version::V3, |_| {});
+    shim.create().expect("Create");
+    shim.start_process("").expect("Start");
+    let mut request = api::StatsRequest::new();
+    request.id = "a".to_string();
+    let answer: api::StatsResponse = shim.client().call("Stats", &request).expect("Stats");
+    // Without this part containerd 1.6 crashes.
+    let stats = answer.stats.as_ref().expect("figures");
+    assert_eq!(stats.type_url, "io.containerd.cgroups.v1.Metrics");
+    let metrics = Metrics::parse_from_bytes(&stats.value).expect("decode the figures");
+    assert_eq!(metrics.pids.current, 1);
+    assert!(metrics.memory.usage.usage > 0);
+    shim.end();
     daemon.assert_nothing_left();
 }

@@ -5,7 +5,7 @@ use std::{fs, thread};
 use containerd_shim_protos::{
     api::{self, Status},
     bootstrap_api::{BootstrapParams, BootstrapResult},
-    protobuf::Message,
+    protobuf::{Message, well_known_types::empty::Empty},
     ttrpc::Code,
 };
 use lazycg_tests::{
@@ -179,6 +179,29 @@ fn what_does_not_exist_is_not_found() {
     ] {
         assert_eq!(code(&error), Code::NOT_FOUND, "{error}");
     }
+    shim.end();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_checkpoint_is_made_or_refused() {
+    let daemon = Daemon::start();
+    let shim = ShimByHand::start(&daemon, "a", Version::V3, |_| {});
+    shim.create().expect("Create");
+    shim.start_process("").expect("Start");
+    let folder = daemon.folder().join("checkpoint");
+    fs::create_dir(&folder).expect("make a folder");
+    let mut request = api::CheckpointTaskRequest::new();
+    request.id = "a".to_string();
+    request.path = folder.display().to_string();
+    match shim.client().call::<_, Empty>("Checkpoint", &request) {
+        Ok(_) => {
+            let mut files = fs::read_dir(&folder).expect("list the checkpoint");
+            assert!(files.next().is_some(), "a checkpoint without content");
+        }
+        Err(error) => assert_ne!(code(&error), Code::OK, "{error}"),
+    }
+    assert_eq!(shim.status(), Status::RUNNING.into());
     shim.end();
     daemon.assert_nothing_left();
 }
