@@ -10,6 +10,7 @@
 use std::{
     io,
     os::unix::process::CommandExt,
+    panic::{AssertUnwindSafe, catch_unwind},
     process::{Child, Command},
     sync::mpsc,
     thread,
@@ -34,7 +35,7 @@ impl Spawner {
         let (jobs, received) = mpsc::channel::<Job>();
         thread::Builder::new()
             .name("spawner".into())
-            .spawn(move || received.into_iter().for_each(|job| job()))?;
+            .spawn(move || received.into_iter().for_each(run_job))?;
         Ok(Spawner { jobs })
     }
 
@@ -48,9 +49,23 @@ impl Spawner {
             // Nobody else waits for it.
             let _gone = answer.send(job());
         });
-        let ended = || io::Error::other("the thread that starts children has ended");
-        self.jobs.send(job).map_err(|_| ended())?;
-        answered.recv().map_err(|_| ended())
+        let gone = |what: &str| io::Error::other(what.to_owned());
+        self.jobs
+            .send(job)
+            .map_err(|_| gone("the thread that starts children has ended"))?;
+        answered
+            .recv()
+            .map_err(|_| gone("the thread that starts children panicked"))
+    }
+}
+
+/// Runs a job. A panic ends that job, not the thread: with it would end the children that it
+/// has made, and every later call.
+fn run_job(job: Job) {
+    // A job holds nothing that it could leave half changed but what is behind a lock, and
+    // locks are taken also after a panic (`lock`).
+    if catch_unwind(AssertUnwindSafe(job)).is_err() {
+        log::error!("a job of the thread that starts children panicked");
     }
 }
 
@@ -83,6 +98,22 @@ mod tests {
         let first = spawner.run(|| thread::current().id()).unwrap();
         assert_eq!(spawner.run(|| thread::current().id()).unwrap(), first);
         assert_ne!(thread::current().id(), first);
+    }
+
+    #[test]
+    fn a_panic_ends_its_job_alone() {
+        let spawner = Spawner::new().unwrap();
+        let mut child = spawner
+            .run(|| spawn_bound(Command::new("sleep").arg("3600")))
+            .unwrap()
+            .unwrap();
+        let thread = spawner.run(|| thread::current().id()).unwrap();
+        let error = spawner.run(|| -> () { panic!("boom") }).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert_eq!(spawner.run(|| thread::current().id()).unwrap(), thread);
+        assert!(child.try_wait().unwrap().is_none(), "the child lives on");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
