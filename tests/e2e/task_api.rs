@@ -11,7 +11,7 @@ use containerd_shim_protos::{
 use lazycg_tests::{
     Daemon,
     cgroup::{self, Membership},
-    command, process, programs,
+    command, process,
     shim_by_hand::{self, ShimByHand, code},
     task_client::{TaskClient, Version, socket_exists},
     wait::{SOON, wait_until},
@@ -286,18 +286,6 @@ fn the_group_outlives_its_first_container() {
     assert_eq!(second.exec(&["echo", "alive"]).ok().text(), "alive");
     second.delete();
     daemon.assert_nothing_left();
-}
-
-#[test]
-fn version_and_info_are_told() {
-    programs::require_root();
-    let shim = || std::process::Command::new(programs::shim());
-    let version = command::run(shim().arg("-v")).ok().text();
-    assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
-    let info = command::run(shim().arg("-info")).ok();
-    let text = String::from_utf8_lossy(&info.stdout);
-    assert!(text.contains("io.containerd.lazycg.v1"), "{text:?}");
-    assert_eq!(info.error(), "");
 }
 
 #[test]
