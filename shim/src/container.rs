@@ -7,6 +7,7 @@
 
 mod create;
 mod delete;
+mod dump;
 mod exec;
 mod exit;
 mod kill;

@@ -144,9 +144,14 @@ impl Events {
             }
         };
         if tokio::time::timeout(within, empty).await.is_err() {
-            let left = lock(&self.queue).waiting.len();
+            let left = self.waiting();
             log::error!("{left} events did not reach containerd within {within:?}");
         }
+    }
+
+    /// How many wait for containerd.
+    pub(crate) fn waiting(&self) -> usize {
+        lock(&self.queue).waiting.len()
     }
 
     async fn head(&self) -> (u64, Envelope) {

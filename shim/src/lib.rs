@@ -13,7 +13,7 @@
 //! - `container`, `process`: what is done with them; `state`: what may be done when;
 //! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
 //!   is given; `metrics`: its figures; `oom`: what it has no memory for;
-//! - `reaper`, `spawner`, `events`, `guard`, `logging`: what the others stand on.
+//! - `reaper`, `spawner`, `events`, `guard`, `logging`, `signals`: what the others stand on.
 
 mod bootstrap;
 mod console;
@@ -43,6 +43,7 @@ mod runtime;
 mod runtime_config;
 pub mod server;
 mod service;
+mod signals;
 mod socket;
 mod spawner;
 pub mod spec;

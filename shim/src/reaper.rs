@@ -138,6 +138,16 @@ impl Reaper {
         lock(&self.children).watched.contains_key(&pid)
     }
 
+    /// What it does, in words.
+    pub(crate) fn dump(&self) -> String {
+        let children = lock(&self.children);
+        format!(
+            "{} processes are watched, {} runtime calls are under way that leave one behind",
+            children.watched.len(),
+            children.expectations
+        )
+    }
+
     /// Reaps every child that has ended.
     pub(crate) fn reap(&self) {
         let mut children = lock(&self.children);

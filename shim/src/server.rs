@@ -18,7 +18,6 @@ use containerd_shim_protos::{
     shim_async::create_task,
     ttrpc::asynchronous::{Server, transport::Listener},
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     container::Shared,
@@ -30,6 +29,7 @@ use crate::{
     reaper::Reaper,
     record::{RECORDS, Records},
     service::Service,
+    signals::Signals,
     socket,
     start::TTRPC_ADDRESS,
 };
@@ -157,20 +157,7 @@ async fn serve<W: Write>(plan: Plan, readiness: Readiness<W>) -> Result<()> {
 
 async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Result<Server> {
     let failed = || Error::system::<io::Error>("set up the server");
-    // Before the first child.
-    let children = signal(SignalKind::child()).map_err(failed())?;
-    let terminations = [SignalKind::terminate(), SignalKind::interrupt()];
-    for kind in terminations {
-        let mut signals = signal(kind).map_err(failed())?;
-        let exit = Arc::clone(exit);
-        tokio::spawn(async move {
-            if signals.recv().await.is_some() {
-                log::info!("ended by signal {}", kind.as_raw_value());
-                exit.signal();
-            }
-        });
-    }
-    // SIGPIPE is ignored since the program began: a write to a closed pipe is an error.
+    let (signals, children) = Signals::listen().map_err(failed())?;
     let reaper = Reaper::new().map_err(failed())?;
     tokio::spawn(Arc::clone(&reaper).run(children));
     tokio::spawn(Arc::clone(events).forward(plan.containerd));
@@ -180,6 +167,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
         oom_log: Arc::new(OomLog::open(Path::new(KERNEL_LOG), Path::new("/proc"))),
     };
     let service = Service::new(&plan.namespace, plan.records, shared, Arc::clone(exit));
+    signals.serve(&service, exit);
     let service = Arc::new(service);
     let listener = Listener::try_from(plan.listener).map_err(failed())?;
     let mut as_v2 = create_task(service.clone());

@@ -3,6 +3,7 @@
 //! Here is which container a request is for; what is done with it is the container's part.
 
 mod answers;
+mod dump;
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -1,6 +1,8 @@
 //! What may be done to a process in which state, and what becomes of it. No I/O: the task
 //! service asks here before it acts and tells afterwards that it has acted.
 
+use std::fmt;
+
 use crate::error::{Error, Result};
 
 /// The two kinds of process that containerd knows.
@@ -48,6 +50,12 @@ pub(crate) enum Action {
     Delete,
     /// It has ended.
     Exit,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl State {
