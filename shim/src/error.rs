@@ -7,6 +7,9 @@ use containerd_shim_protos::ttrpc::{self, Code};
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The longest text that is answered and logged. A runtime that fails says less.
+const LONGEST_TEXT: usize = 4096;
+
 /// An error of the shim.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -95,6 +98,21 @@ impl Error {
         }
     }
 
+    /// Its text, cut off where a string of the request makes it enormous: the log could not
+    /// take it, nor perhaps the answer.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.to_string();
+        if text.len() > LONGEST_TEXT {
+            let mut end = LONGEST_TEXT;
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.truncate(end);
+            text.push_str(" ...");
+        }
+        text
+    }
+
     fn code(&self) -> Code {
         match self {
             Error::InvalidArgument(_) => Code::INVALID_ARGUMENT,
@@ -137,7 +155,7 @@ fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
 
 impl From<Error> for ttrpc::Error {
     fn from(error: Error) -> Self {
-        ttrpc::Error::RpcStatus(ttrpc::get_status(error.code(), error))
+        ttrpc::Error::RpcStatus(ttrpc::get_status(error.code(), error.text()))
     }
 }
 
@@ -154,6 +172,14 @@ mod tests {
             path: "/sys/fs/cgroup/memory/x/memory.limit_in_bytes".into(),
             source: io::Error::from_raw_os_error(errno),
         }
+    }
+
+    #[test]
+    fn an_enormous_text_is_cut_off() {
+        let text = Error::NotFound("ä".repeat(3000)).text();
+        assert!(text.starts_with("ää") && text.ends_with("ä ..."), "{text}");
+        assert!(text.len() <= LONGEST_TEXT + 4);
+        assert_eq!(Error::NotFound("a".into()).text(), "a: not found");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) async fn guarded<T: Send + 'static>(
         Err(error) => Err(Error::Panicked(format!("{rpc}: {error}"))),
     };
     outcome.map_err(|error| {
-        log::info!("{rpc}: {error}");
+        log::info!("{rpc}: {}", error.text());
         error.into()
     })
 }

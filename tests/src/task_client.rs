@@ -45,14 +45,26 @@ impl TaskClient {
 
     /// Calls a method.
     pub fn call<Q: Message, A: Message>(&self, method: &str, request: &Q) -> Result<A, Error> {
+        let payload = request.write_to_bytes().expect("encode a request");
+        let answer = self.call_raw(self.version.service(), method, payload)?;
+        Ok(A::parse_from_bytes(&answer).expect("decode an answer"))
+    }
+
+    /// Calls a method of any service with any bytes.
+    pub fn call_raw(
+        &self,
+        service: &str,
+        method: &str,
+        payload: Vec<u8>,
+    ) -> Result<Vec<u8>, Error> {
         let answer = self.client.request(Request {
-            service: self.version.service().to_string(),
+            service: service.to_string(),
             method: method.to_string(),
             timeout_nano: Duration::from_secs(30).as_nanos() as i64,
-            payload: request.write_to_bytes().expect("encode a request"),
+            payload,
             ..Default::default()
         })?;
-        Ok(A::parse_from_bytes(&answer.payload).expect("decode an answer"))
+        Ok(answer.payload)
     }
 }
 
