@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::contenders::Contender;
+use crate::{contenders::Contender, contestant::Contestant};
 
 pub(crate) const USAGE: &str = "\
 usage: hack/bench fsync [OPTION...]     N containers append 4 KiB and fsync, on ext4 on a
@@ -15,12 +15,24 @@ usage: hack/bench fsync [OPTION...]     N containers append 4 KiB and fsync, on 
          --plot FILE        where the plot is written (nowhere)
        hack/bench migrate [OPTION...]   a late memory limit: time frozen, time of the update
          --n N,N,...        how many processes the container has (1,100,1000)
-         --rounds N         repetitions (20)";
+         --rounds N         repetitions (20)
+       hack/bench latency [OPTION...]   containers and execs of `true`: what a client waits for
+         --rounds N         alternating rounds (20)
+         --lives N          containers, execs and `ctr run` in each (5)
+         --at-once N        containers that begin together in each; 0: none (50)
+         --only NAME,...    of stock+runc, lazycg+runc, lazycg+crun, runc (all)
+         --plot FILE        where the plot is written (nowhere)
+       hack/bench memory [OPTION...]    the size of shims
+         --rounds N         alternating rounds (3)
+         --shims N          at the same time (10)
+         --execs N          in each (100)";
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Fsync(FsyncOptions),
     Migrate(MigrateOptions),
+    Latency(LatencyOptions),
+    Memory(MemoryOptions),
 }
 
 #[derive(Debug, PartialEq)]
@@ -39,6 +51,22 @@ pub(crate) struct MigrateOptions {
     pub(crate) rounds: usize,
 }
 
+#[derive(Debug, PartialEq)]
+pub(crate) struct LatencyOptions {
+    pub(crate) rounds: usize,
+    pub(crate) lives: usize,
+    pub(crate) at_once: usize,
+    pub(crate) contestants: Vec<Contestant>,
+    pub(crate) plot: Option<PathBuf>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct MemoryOptions {
+    pub(crate) rounds: usize,
+    pub(crate) shims: usize,
+    pub(crate) execs: usize,
+}
+
 pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
     let (verb, rest) = words.split_first().ok_or("no subcommand")?;
     let mut fsync = FsyncOptions {
@@ -53,6 +81,18 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
         counts: vec![1, 100, 1000],
         rounds: 20,
     };
+    let mut latency = LatencyOptions {
+        rounds: 20,
+        lives: 5,
+        at_once: 50,
+        contestants: Contestant::ALL.to_vec(),
+        plot: None,
+    };
+    let mut memory = MemoryOptions {
+        rounds: 3,
+        shims: 10,
+        execs: 100,
+    };
     for pair in rest.chunks(2) {
         let [option, value] = pair else {
             return Err(format!("{} needs a value", pair[0]));
@@ -66,12 +106,22 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
             ("fsync", "--plot") => fsync.plot = Some(value.into()),
             ("migrate", "--n") => migrate.counts = list(value)?,
             ("migrate", "--rounds") => migrate.rounds = at_least_one(value)?,
+            ("latency", "--rounds") => latency.rounds = at_least_one(value)?,
+            ("latency", "--lives") => latency.lives = at_least_one(value)?,
+            ("latency", "--at-once") => latency.at_once = number(value)?,
+            ("latency", "--only") => latency.contestants = list(value)?,
+            ("latency", "--plot") => latency.plot = Some(value.into()),
+            ("memory", "--rounds") => memory.rounds = at_least_one(value)?,
+            ("memory", "--shims") => memory.shims = at_least_one(value)?,
+            ("memory", "--execs") => memory.execs = number(value)?,
             _ => return Err(format!("unknown: {verb} {option}")),
         }
     }
     match verb.as_str() {
         "fsync" => Ok(Command::Fsync(fsync)),
         "migrate" => Ok(Command::Migrate(migrate)),
+        "latency" => Ok(Command::Latency(latency)),
+        "memory" => Ok(Command::Memory(memory)),
         _ => Err(format!("unknown: {verb}")),
     }
 }
@@ -82,7 +132,7 @@ fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
 
 fn at_least_one(word: &str) -> Result<usize, String> {
     match number(word)? {
-        0 => Err("0 rounds measure nothing".to_owned()),
+        0 => Err("0 measures nothing".to_owned()),
         rounds => Ok(rounds),
     }
 }
@@ -120,6 +170,24 @@ mod tests {
                 rounds: 20
             }))
         );
+        assert_eq!(
+            parsed("latency --lives 2 --at-once 0 --only stock+runc,runc --plot p"),
+            Ok(Command::Latency(LatencyOptions {
+                rounds: 20,
+                lives: 2,
+                at_once: 0,
+                contestants: vec![Contestant::StockRunc, Contestant::RuncAlone],
+                plot: Some("p".into()),
+            }))
+        );
+        assert_eq!(
+            parsed("memory --shims 2 --execs 0 --rounds 1"),
+            Ok(Command::Memory(MemoryOptions {
+                rounds: 1,
+                shims: 2,
+                execs: 0,
+            }))
+        );
     }
 
     #[test]
@@ -132,6 +200,9 @@ mod tests {
             "fsync --rounds 0",
             "fsync --only docker",
             "migrate --seconds 3",
+            "latency --only stock",
+            "latency --lives 0",
+            "memory --shims 0",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

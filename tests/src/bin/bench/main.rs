@@ -5,12 +5,19 @@
 
 mod arguments;
 mod bare;
+mod client;
 mod contenders;
+mod contestant;
 mod disk;
 mod fsync;
 mod interrupt;
+mod latency;
+mod latency_plot;
+mod life;
+mod memory;
 mod migrate;
 mod plot;
+mod samples;
 mod statistics;
 
 use std::process::ExitCode;
@@ -31,6 +38,8 @@ fn main() -> ExitCode {
     match command {
         Command::Fsync(options) => fsync::run(&options, &interrupt),
         Command::Migrate(options) => migrate::run(&options, &interrupt),
+        Command::Latency(options) => latency::run(&options, &interrupt),
+        Command::Memory(options) => memory::run(&options, &interrupt),
     }
     match interrupt.came() {
         true => ExitCode::FAILURE,

@@ -116,17 +116,20 @@ pub(crate) fn svg(rows: &[Row]) -> String {
 }
 
 /// The round number (1, 2 or 5 times a power of ten) at or above `value`.
-fn nice_step(value: f64) -> f64 {
+pub(crate) fn nice_step(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|f| f * power >= value);
     factor.unwrap_or(10.0) * power
 }
 
 /// SVG text under construction. Coordinates are pixels from the upper left corner.
-struct Svg(String);
+pub(crate) struct Svg(String);
 
 impl Svg {
-    fn new() -> Svg {
+    /// Width and height.
+    pub(crate) const SIZE: (f64, f64) = (WIDTH, HEIGHT);
+
+    pub(crate) fn new() -> Svg {
         let mut svg = Svg(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
              viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\">\n"
@@ -136,7 +139,7 @@ impl Svg {
         svg
     }
 
-    fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
+    pub(crate) fn rectangle(&mut self, x: f64, y: f64, width: f64, height: f64, fill: &str) {
         self.put(format_args!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
         ));
@@ -148,7 +151,13 @@ impl Svg {
         ));
     }
 
-    fn text(&mut self, x: f64, y: f64, anchor: &str, size: u32, text: &str) {
+    pub(crate) fn upright(&mut self, x: f64, y: f64, to: f64) {
+        self.put(format_args!(
+            "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{x:.1}\" y2=\"{to:.1}\" stroke=\"#dddddd\"/>"
+        ));
+    }
+
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: &str, size: u32, text: &str) {
         self.put(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\" \
              fill=\"#222222\">{text}</text>"
@@ -159,7 +168,7 @@ impl Svg {
         writeln!(self.0, "{element}").expect("writing to a string cannot fail");
     }
 
-    fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0
     }
