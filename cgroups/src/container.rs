@@ -121,13 +121,18 @@ impl Container {
             ));
         }
         wanted.resources.validate()?;
-        requirements::check(&wanted.resources, topology)?;
+        let (resources, passed_over) =
+            requirements::without_idle_zeros(&wanted.resources, topology);
+        for ignored in passed_over {
+            log::warn!("{ignored}");
+        }
+        requirements::check(&resources, topology)?;
         let paths = wanted.cgroups_path.resolve(topology, caller)?;
         let ancestors = ancestors::settings(topology, &paths)?;
         let plan = plan(PlanInput {
             topology,
             ancestors: &ancestors,
-            resources: &wanted.resources,
+            resources: &resources,
             policy: &wanted.policy,
             traits: wanted.traits,
         });
@@ -135,7 +140,7 @@ impl Container {
             paths,
             policy: wanted.policy,
             traits: wanted.traits,
-            resources: wanted.resources,
+            resources,
             plan,
             pending: BTreeSet::new(),
             mark: mark::new(),

@@ -29,7 +29,8 @@ pub(crate) fn update(
     update: &Resources,
     observer: &mut dyn Observer,
 ) -> Result<Updated> {
-    let prepared = Prepared::new(container, update)?;
+    let (update, passed_over) = requirements::without_idle_zeros(update, &container.host.topology);
+    let prepared = Prepared::new(container, &update)?;
     let mut change = Change {
         container,
         prepared: &prepared,
@@ -39,7 +40,7 @@ pub(crate) fn update(
             joined: prepared.decision.change.join.iter().cloned().collect(),
             left: prepared.decision.change.leave.iter().cloned().collect(),
             frozen: None,
-            warnings: warnings(update),
+            warnings: [warnings(&update), passed_over].concat(),
         },
     };
     match change.run() {

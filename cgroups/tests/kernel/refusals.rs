@@ -63,6 +63,20 @@ fn what_the_host_has_no_v1_hierarchy_for_changes_nothing_and_is_named() {
     );
 }
 
+#[test]
+fn no_huge_pages_at_all_are_no_reason_to_refuse() {
+    const ZERO: &str = r#"{"hugepageLimits": [{"pageSize": "2MB", "limit": 0}]}"#;
+    let mut fixture = Fixture::with(ZERO, lean());
+    let topology = fixture.container.host().topology.clone();
+    let updated = fixture.update(ZERO).unwrap();
+    let v1 = topology
+        .of(Controller::Hugetlb)
+        .is_some_and(|hierarchy| hierarchy.kind != HierarchyKind::V2);
+    assert_eq!(updated.warnings.is_empty(), v1, "{:?}", updated.warnings);
+    assert_eq!(fixture.container.state().resources.hugetlb.is_empty(), !v1);
+    assert!(updated.joined.is_empty() && updated.left.is_empty());
+}
+
 fn refused(update: &str, field: &str) {
     let mut fixture = Fixture::with(r#"{"cpu": {"shares": 512}}"#, lean());
     fixture.sleepers(2);
