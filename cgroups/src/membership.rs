@@ -27,28 +27,14 @@ pub struct Membership {
 impl Membership {
     /// Parses the content of `/proc/PID/cgroup`; `path` is for messages only.
     ///
-    /// # Errors
-    /// [`Error::Malformed`] with the line that is not `ID:CONTROLLERS:PATH`.
-    pub fn parse(content: &str, path: &Path) -> Result<Membership> {
-        Membership::parse_bytes(content.as_bytes(), path)
-    }
-
-    /// Reads `<proc>/<pid>/cgroup`; `pid` may also be `self` or `PID/task/TID`.
+    /// Bytes, not text: the kernel takes any but `/` and newline in a cgroup's name, and shows
+    /// them as they are.
     ///
     /// # Errors
-    /// As [`Membership::parse`]; and when the file cannot be read. A process that is gone is
-    /// `ENOENT` or, when it goes while the file is open, `ESRCH`.
-    pub fn read(proc_root: &Path, pid: &str) -> Result<Membership> {
-        let path = proc_root.join(pid).join("cgroup");
-        let content = fs::read(&path).map_err(Error::io("read", &path))?;
-        Membership::parse_bytes(&content, &path)
-    }
-
-    /// The kernel takes any bytes but `/` and newline in a cgroup's name, and shows them as
-    /// they are.
-    fn parse_bytes(content: &[u8], path: &Path) -> Result<Membership> {
+    /// [`Error::Malformed`] with the line that is not `ID:CONTROLLERS:PATH`.
+    pub fn parse(content: impl AsRef<[u8]>, path: &Path) -> Result<Membership> {
         let mut paths = BTreeMap::new();
-        for line in content.split(|byte| *byte == b'\n') {
+        for line in content.as_ref().split(|byte| *byte == b'\n') {
             if line.is_empty() {
                 continue;
             }
@@ -62,6 +48,17 @@ impl Membership {
             paths.insert(key, cgroup);
         }
         Ok(Membership { paths })
+    }
+
+    /// Reads `<proc>/<pid>/cgroup`; `pid` may also be `self` or `PID/task/TID`.
+    ///
+    /// # Errors
+    /// As [`Membership::parse`]; and when the file cannot be read. A process that is gone is
+    /// `ENOENT` or, when it goes while the file is open, `ESRCH`.
+    pub fn read(proc_root: &Path, pid: &str) -> Result<Membership> {
+        let path = proc_root.join(pid).join("cgroup");
+        let content = fs::read(&path).map_err(Error::io("read", &path))?;
+        Membership::parse(content, &path)
     }
 }
 
@@ -168,7 +165,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_do_not_panic(content in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Membership::parse_bytes(&content, Path::new("m"));
+            let _ = Membership::parse(&content, Path::new("m"));
         }
 
         #[test]

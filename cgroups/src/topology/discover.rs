@@ -28,9 +28,8 @@ impl Topology {
     pub fn discover(proc_root: &Path) -> Result<Topology> {
         let path = proc_root.join("self/mountinfo");
         let content = fs::read(&path).map_err(Error::io("read", &path))?;
-        let mounts = mountinfo::parse(&content, &path)?;
         let bound = Membership::read(proc_root, "self")?;
-        let mut topology = Topology::from_mounts(&mounts, &bound);
+        let mut topology = Topology::parse(&content, &path, &bound)?;
         for hierarchy in &mut topology.hierarchies {
             match hierarchy.kind {
                 HierarchyKind::V1 | HierarchyKind::Named => {
@@ -47,11 +46,15 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The hierarchies among `mounts`, without symlinks and without v2's controllers, which
-    /// mountinfo does not tell. `bound` is any process's membership: it names the controllers
-    /// of each hierarchy, also those that this crate does not know, which in the mount options
-    /// cannot be told from flags.
-    pub(crate) fn from_mounts(mounts: &[Mount], bound: &Membership) -> Topology {
+    /// The hierarchies in the content of a mountinfo file, without symlinks and without v2's
+    /// controllers, which it does not tell; `path` is for messages only. `bound` is any
+    /// process's membership: it names the controllers of each hierarchy, also those that this
+    /// crate does not know, which in the mount options cannot be told from flags.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] with the line that is not as proc_pid_mountinfo(5) has it.
+    pub fn parse(mountinfo: &[u8], path: &Path, bound: &Membership) -> Result<Topology> {
+        let mounts = &mountinfo::parse(mountinfo, path)?;
         let bound: BTreeSet<&str> = bound.paths.keys().flat_map(HierarchyKey::names).collect();
         let mut topology = Topology::default();
         for mount in mounts {
@@ -72,7 +75,7 @@ impl Topology {
                 None => topology.hierarchies.push(found),
             }
         }
-        topology
+        Ok(topology)
     }
 }
 
@@ -176,9 +179,8 @@ mod tests {
     use super::{super::Layout, *};
 
     fn topology(mountinfo: &str, bound: &str) -> Topology {
-        let mounts = mountinfo::parse(mountinfo.as_bytes(), Path::new("mountinfo")).unwrap();
         let bound = Membership::parse(bound, Path::new("cgroup")).unwrap();
-        Topology::from_mounts(&mounts, &bound)
+        Topology::parse(mountinfo.as_bytes(), Path::new("mountinfo"), &bound).unwrap()
     }
 
     /// Key, mount point and root of each hierarchy.
