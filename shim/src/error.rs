@@ -50,6 +50,12 @@ pub enum Error {
     /// This shim does not do that.
     #[error("{0}")]
     Unimplemented(String),
+    /// Nobody came in time.
+    #[error("{0}")]
+    DeadlineExceeded(String),
+    /// What containerd says about a process's stdio means nothing, or does not work.
+    #[error("{0}")]
+    Stdio(String),
     /// The OCI runtime answered with a failure.
     #[error("{operation} failed: {}", message.as_ref().unwrap_or(ending))]
     Runtime {
@@ -120,6 +126,8 @@ impl Error {
             Error::AlreadyExists(_) => Code::ALREADY_EXISTS,
             Error::FailedPrecondition(_) => Code::FAILED_PRECONDITION,
             Error::Unimplemented(_) => Code::UNIMPLEMENTED,
+            Error::DeadlineExceeded(_) => Code::DEADLINE_EXCEEDED,
+            Error::Stdio(_) => Code::UNKNOWN,
             Error::Cgroups(error) => cgroups_code(error),
             Error::Io { .. }
             | Error::System { .. }

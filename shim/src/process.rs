@@ -1,8 +1,8 @@
 //! A process of a container: its init, or one added by an exec.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use containerd_shim::io::{IoTasks, Pty, Stdio};
+use containerd_shim::io::{Pty, Stdio};
 use lazy_cgroups::oom::kernel_log::Position;
 use tokio::sync::watch;
 
@@ -12,7 +12,7 @@ use crate::{
     lock::lock,
     reaper::Exit,
     state::{Action, Kind, State},
-    stdio,
+    stdio::{self, Copies},
 };
 
 /// A process.
@@ -43,7 +43,7 @@ struct Life {
 
 #[derive(Default)]
 struct Streams {
-    tasks: IoTasks,
+    copies: Arc<Copies>,
     terminal: Option<Pty>,
 }
 
@@ -171,20 +171,20 @@ impl Process {
             .and_then(|exit| *exit)
     }
 
-    /// The tasks that copy its stdio.
-    pub(crate) fn tasks(&self) -> IoTasks {
-        lock(&self.streams).tasks.clone()
+    /// What copies its stdio.
+    pub(crate) fn copies(&self) -> Arc<Copies> {
+        Arc::clone(&lock(&self.streams).copies)
     }
 
-    /// Fresh tasks after a start that failed; what was closed stays closed.
-    pub(crate) async fn renew_tasks(&self) {
-        let tasks = {
+    /// Fresh copies after a start that failed; what was closed stays closed.
+    pub(crate) async fn renew_copies(&self) {
+        let failed = {
             let mut streams = lock(&self.streams);
-            let fresh = streams.tasks.renew();
+            let fresh = Arc::new(streams.copies.renew());
             streams.terminal = None;
-            std::mem::replace(&mut streams.tasks, fresh)
+            std::mem::replace(&mut streams.copies, fresh)
         };
-        tasks.abort().await;
+        failed.abort().await;
     }
 
     /// Remembers its terminal.
@@ -208,8 +208,7 @@ impl Process {
 
     /// Ends the copies, after their output is delivered, and lets go of the terminal.
     pub(crate) async fn close(&self) {
-        self.tasks().shutdown().await;
-        stdio::taken(&self.stdio).await;
+        stdio::finish(&self.stdio, &self.copies()).await;
         lock(&self.streams).terminal = None;
     }
 }

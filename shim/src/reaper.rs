@@ -11,7 +11,7 @@ use std::{
     future::Future,
     io,
     pin::Pin,
-    process::Command,
+    process::{self, Command},
     sync::{Arc, Mutex},
     task::{Context, Poll},
     time::SystemTime,
@@ -100,14 +100,24 @@ impl Reaper {
     /// child has called exec.
     pub(crate) fn spawn(self: &Arc<Self>, mut command: Command) -> io::Result<(i32, Exited)> {
         let reaper = Arc::clone(self);
-        self.spawner.run(move || {
-            let mut children = lock(&reaper.children);
-            // Held during the spawn also because the standard library waits for the child
-            // itself when exec fails, and panics if somebody else has reaped it.
-            let child = spawn_bound(&mut command)?;
-            let pid = child.id() as i32;
-            Ok((pid, children.watch(pid)))
-        })?
+        self.spawner
+            .run(move || reaper.register(|| spawn_bound(&mut command)))?
+    }
+
+    /// As [`Reaper::spawn`] for a child that may outlive the shim.
+    pub(crate) fn spawn_unbound(&self, mut command: Command) -> io::Result<(i32, Exited)> {
+        self.register(|| command.spawn())
+    }
+
+    fn register(
+        &self,
+        spawn: impl FnOnce() -> io::Result<process::Child>,
+    ) -> io::Result<(i32, Exited)> {
+        let mut children = lock(&self.children);
+        // Held during the spawn also because the standard library waits for the child itself
+        // when exec fails, and panics if somebody else has reaped it.
+        let pid = spawn()?.id() as i32;
+        Ok((pid, children.watch(pid)))
     }
 
     /// Announces a runtime call that will leave a process behind, whose pid is known only

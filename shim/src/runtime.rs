@@ -74,16 +74,16 @@ impl Runtime {
         self.call(reaper, call, surroundings, |_| ()).await?.1
     }
 
-    /// As [`Runtime::run`] for a call that leaves a process behind, whose stdio is `prepared`
-    /// as `stdio` asks. Returns the other ends of it.
+    /// As [`Runtime::run`] for a call that leaves a process behind, whose stdio is `prepared`.
+    /// Returns the other ends of it.
     pub(crate) async fn run_with_stdio(
         self: &Arc<Self>,
         reaper: &Arc<Reaper>,
         call: Call,
         surroundings: impl FnOnce() -> Result<Surroundings> + Send + 'static,
-        (prepared, stdio): (stdio::Prepared, containerd_shim::io::Stdio),
+        prepared: stdio::Prepared,
     ) -> Result<Ends> {
-        let attach = move |command: &mut Command| prepared.attach(&stdio, command);
+        let attach = move |command: &mut Command| prepared.attach(command);
         let (ends, outcome) = self.call(reaper, call, surroundings, attach).await?;
         match outcome {
             Ok(()) => Ok(ends),

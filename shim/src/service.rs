@@ -272,7 +272,7 @@ impl Task for Service {
         guarded("CloseIO", async move {
             let process = service.container(&request.id)?.process(&request.exec_id)?;
             if request.stdin {
-                process.tasks().close_input();
+                process.copies().close_input();
             }
             Ok(Empty::new())
         })

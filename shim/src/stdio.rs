@@ -1,150 +1,175 @@
 //! A process's stdio: what the runtime's process gets as its own (and hands to the container's
 //! process), and what copies between that and what containerd has asked for.
 
+mod copies;
+mod descriptors;
 mod fifo;
+mod logger;
+mod terminal;
+mod uri;
+mod wanted;
 
 use std::{
     fs::File,
-    io::{PipeReader, PipeWriter},
-    os::fd::OwnedFd,
+    io::{self, PipeReader, PipeWriter},
     path::{Path, PathBuf},
     process::{self, Command},
+    sync::Arc,
 };
 
-use containerd_shim::io::{IoTasks, Pty, Stdio};
+use containerd_shim::io::{Pty, Stdio};
 use nix::unistd::{Gid, Uid, fchown};
 use tokio::net::unix::pipe;
 
+pub(crate) use self::{copies::Copies, logger::Origin};
+use self::{copies::Sink, terminal::TerminalOutput, wanted::Outputs};
 use crate::{
     console::ConsoleSocket,
     error::{Error, Result},
+    reaper::Reaper,
 };
 
-/// Where one stream of output goes, or input comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stream {
-    /// Nowhere.
-    Null,
-    /// A fifo of containerd's.
-    Fifo(String),
-    /// A file to append to.
-    File(PathBuf),
-}
-
-/// Reads what containerd gives as one of stdin, stdout, stderr: a path or a URI.
-fn stream(uri: &str) -> Result<Stream> {
-    if uri.is_empty() {
-        return Ok(Stream::Null);
-    }
-    match uri.split_once("://") {
-        None => Ok(Stream::Fifo(uri.to_owned())),
-        Some(("fifo", path)) => Ok(Stream::Fifo(path.to_owned())),
-        Some(("file", path)) if path.starts_with('/') => Ok(Stream::File(path.into())),
-        Some((scheme, _)) => Err(Error::Unimplemented(format!(
-            "stdio {uri:?}: {scheme}:// is not supported"
-        ))),
-    }
+/// What stdio is prepared for.
+pub(crate) struct Request<'a> {
+    /// What containerd has asked for.
+    pub(crate) stdio: &'a Stdio,
+    /// Whose pipes are to be (user, group), so that a process that is not root may open
+    /// /dev/stdout.
+    pub(crate) owner: (u32, u32),
+    /// The process.
+    pub(crate) origin: Origin,
+    /// Where its logger is kept, from its start on.
+    pub(crate) copies: &'a Copies,
 }
 
 /// Stdio that is ready for a process, before the runtime starts it.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    console: Option<ConsoleSocket>,
-    stdin: Input,
-    stdout: Output,
-    stderr: Output,
+    stdin: Option<PipeReader>,
+    stdout: Option<PipeWriter>,
+    stderr: Option<PipeWriter>,
+    ends: Ends,
 }
 
+/// The ends that are not the process's.
 #[derive(Debug)]
-enum Input {
-    Null,
-    Fifo(String, PipeReader, PipeWriter),
-}
-
-#[derive(Debug)]
-enum Output {
-    Null,
-    Fifo(String, PipeReader, PipeWriter),
-    File(File),
-}
-
-/// The ends of the pipes that are not the process's.
-#[derive(Debug)]
-pub(crate) struct Ends {
-    console: Option<(ConsoleSocket, Stdio)>,
-    stdin: Option<(String, OwnedFd)>,
-    outputs: Vec<(String, OwnedFd)>,
+pub(crate) enum Ends {
+    /// A terminal, once the runtime has made it, where its input comes from and its output goes.
+    Terminal(ConsoleSocket, Option<String>, Option<Sink>),
+    /// Pipes.
+    Pipes {
+        /// Where input comes from.
+        stdin: Option<(String, PipeWriter)>,
+        /// Where output goes that is not a logger's.
+        outputs: Vec<(PipeReader, Sink)>,
+    },
 }
 
 impl Prepared {
-    /// Makes pipes, or a console socket, for what `stdio` asks. The pipes belong to `owner`
-    /// (user, group), so that a process that is not root may open /dev/stdout.
-    pub(crate) fn new(stdio: &Stdio, owner: (u32, u32)) -> Result<Prepared> {
-        let [stdin, stdout, stderr] =
-            [&stdio.stdin, &stdio.stdout, &stdio.stderr].map(|uri| stream(uri));
-        let (stdin, stdout, stderr) = (stdin?, stdout?, stderr?);
-        if stdio.terminal {
-            if matches!(stdout, Stream::File(_)) {
-                return Err(Error::Unimplemented(
-                    "a terminal's output to a file:// is not supported".into(),
-                ));
-            }
-            return Ok(Prepared {
-                console: Some(ConsoleSocket::new()?),
-                stdin: Input::Null,
-                stdout: Output::Null,
-                stderr: Output::Null,
-            });
+    /// Makes pipes, or a console socket, and starts the logger, for what is asked.
+    pub(crate) async fn new(request: Request<'_>, reaper: &Arc<Reaper>) -> Result<Prepared> {
+        let outputs = Outputs::of(request.stdio)?;
+        match request.stdio.terminal {
+            true => Prepared::terminal(request, reaper, outputs).await,
+            false => Prepared::pipes(request, reaper, outputs).await,
         }
+    }
+
+    async fn terminal(
+        request: Request<'_>,
+        reaper: &Arc<Reaper>,
+        outputs: Outputs,
+    ) -> Result<Prepared> {
+        let sink = match outputs {
+            Outputs::Paths { stdout, .. } => stdout.map(Sink::Path),
+            Outputs::File { path, .. } => Some(Sink::File(append_to(&path)?)),
+            // Its stderr says nothing.
+            Outputs::Logger(program) => {
+                let [stdout, _] = start_logger(program, request.owner, &request, reaper).await?;
+                Some(Sink::Logger(stdout))
+            }
+        };
+        let stdin = wanted::path(&request.stdio.stdin);
         Ok(Prepared {
-            console: None,
-            stdin: input(stdin, owner)?,
-            stdout: output(stdout, owner)?,
-            stderr: output(stderr, owner)?,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            ends: Ends::Terminal(ConsoleSocket::new()?, stdin, sink),
+        })
+    }
+
+    async fn pipes(
+        request: Request<'_>,
+        reaper: &Arc<Reaper>,
+        outputs: Outputs,
+    ) -> Result<Prepared> {
+        let owner = request.owner;
+        let (stdout, stderr) = match outputs {
+            Outputs::Paths { stdout, stderr } => (stdout.map(Sink::Path), stderr.map(Sink::Path)),
+            Outputs::File { path, stderr } => {
+                let file = append_to(&path)?;
+                let stderr = stderr.then(|| file.try_clone()).transpose();
+                let stderr = stderr.map_err(unusable(&path))?;
+                (Some(Sink::File(file)), stderr.map(Sink::File))
+            }
+            Outputs::Logger(program) => {
+                let [stdout, stderr] = start_logger(program, owner, &request, reaper).await?;
+                // It has no stdin, as with the stock shim.
+                return Ok(Prepared {
+                    stdin: None,
+                    stdout: Some(stdout),
+                    stderr: Some(stderr),
+                    ends: Ends::Pipes {
+                        stdin: None,
+                        outputs: Vec::new(),
+                    },
+                });
+            }
+        };
+        let mut outputs = Vec::new();
+        let mut output = |sink: Option<Sink>| -> Result<Option<PipeWriter>> {
+            let Some(sink) = sink else { return Ok(None) };
+            let (reader, writer) = owned_pipe(owner)?;
+            outputs.push((reader, sink));
+            Ok(Some(writer))
+        };
+        let (stdout, stderr) = (output(stdout)?, output(stderr)?);
+        let (stdin, stdin_end) = match wanted::path(&request.stdio.stdin) {
+            None => (None, None),
+            Some(path) => {
+                let (reader, writer) = owned_pipe(owner)?;
+                (Some(reader), Some((path, writer)))
+            }
+        };
+        Ok(Prepared {
+            stdin,
+            stdout,
+            stderr,
+            ends: Ends::Pipes {
+                stdin: stdin_end,
+                outputs,
+            },
         })
     }
 
     /// What the runtime gets as `--console-socket`.
     pub(crate) fn console_path(&self) -> Option<PathBuf> {
-        self.console.as_ref().map(ConsoleSocket::path)
+        match &self.ends {
+            Ends::Terminal(socket, ..) => Some(socket.path()),
+            Ends::Pipes { .. } => None,
+        }
     }
 
     /// Gives the process's ends to `command`, and keeps the others. With a terminal the stdio
     /// of `command` stays as it is: the process gets another.
-    pub(crate) fn attach(self, stdio: &Stdio, command: &mut Command) -> Ends {
-        if let Some(console) = self.console {
-            return Ends {
-                console: Some((console, stdio.clone())),
-                stdin: None,
-                outputs: Vec::new(),
-            };
+    pub(crate) fn attach(self, command: &mut Command) -> Ends {
+        if let Ends::Pipes { .. } = self.ends {
+            command
+                .stdin(self.stdin.map_or_else(process::Stdio::null, Into::into))
+                .stdout(self.stdout.map_or_else(process::Stdio::null, Into::into))
+                .stderr(self.stderr.map_or_else(process::Stdio::null, Into::into));
         }
-        let mut outputs = Vec::new();
-        let stdin = match self.stdin {
-            Input::Null => {
-                command.stdin(process::Stdio::null());
-                None
-            }
-            Input::Fifo(path, reader, writer) => {
-                command.stdin(reader);
-                Some((path, writer.into()))
-            }
-        };
-        let mut connect = |output| match output {
-            Output::Null => process::Stdio::null(),
-            Output::Fifo(path, reader, writer) => {
-                outputs.push((path, reader.into()));
-                writer.into()
-            }
-            Output::File(file) => file.into(),
-        };
-        command.stdout(connect(self.stdout));
-        command.stderr(connect(self.stderr));
-        Ends {
-            console: None,
-            stdin,
-            outputs,
-        }
+        self.ends
     }
 }
 
@@ -152,9 +177,11 @@ impl Ends {
     /// What has been written to the pipes so far: a runtime that fails may say why there.
     pub(crate) fn said(self) -> String {
         let mut said = Vec::new();
-        for (_, end) in self.outputs {
-            if let Err(error) = fifo::read_what_is_there(end, &mut said) {
-                log::warn!("read what the OCI runtime printed: {error}");
+        if let Ends::Pipes { outputs, .. } = self {
+            for (end, _) in outputs {
+                if let Err(error) = fifo::read_what_is_there(end.into(), &mut said) {
+                    log::warn!("read what the OCI runtime printed: {error}");
+                }
             }
         }
         String::from_utf8_lossy(&said).into_owned()
@@ -162,78 +189,64 @@ impl Ends {
 
     /// Starts the copies, after the runtime has started the process. Returns the terminal, if
     /// it has one.
-    pub(crate) async fn copy(self, tasks: &IoTasks) -> Result<Option<Pty>> {
-        if let Some((console, stdio)) = self.console {
-            let pty = Pty::new(console.receive().await?).map_err(failed("use the terminal"))?;
-            if let Stream::Fifo(path) = stream(&stdio.stdin)? {
-                tasks
-                    .copy_from_fifo(&path, pty.clone())
-                    .map_err(failed("copy stdin"))?;
+    pub(crate) async fn copy(self, copies: &Copies) -> Result<Option<Pty>> {
+        match self {
+            Ends::Terminal(socket, stdin, sink) => {
+                let pty = Pty::new(socket.receive().await?)
+                    .map_err(copies::failed("use the terminal"))?;
+                if let Some(path) = stdin {
+                    copies.input(&path, pty.clone())?;
+                }
+                if let Some(sink) = sink {
+                    copies.output(TerminalOutput(pty.clone()), sink).await?;
+                }
+                Ok(Some(pty))
             }
-            if let Stream::Fifo(path) = stream(&stdio.stdout)? {
-                let _reader = fifo::reader_of(&path).await?;
-                tasks
-                    .copy_to_fifo(pty.clone(), &path)
-                    .map_err(failed("copy stdout"))?;
+            Ends::Pipes { stdin, outputs } => {
+                if let Some((path, end)) = stdin {
+                    let end = pipe::Sender::from_owned_fd(end.into())
+                        .map_err(Error::system("copy stdin"))?;
+                    copies.input(&path, end)?;
+                }
+                for (end, sink) in outputs {
+                    let end = pipe::Receiver::from_owned_fd(end.into())
+                        .map_err(Error::system("copy output"))?;
+                    copies.output(end, sink).await?;
+                }
+                Ok(None)
             }
-            return Ok(Some(pty));
         }
-        if let Some((path, end)) = self.stdin {
-            let end = pipe::Sender::from_owned_fd(end).map_err(Error::system("copy stdin"))?;
-            tasks
-                .copy_from_fifo(&path, end)
-                .map_err(failed("copy stdin"))?;
-        }
-        for (path, end) in self.outputs {
-            let end = pipe::Receiver::from_owned_fd(end).map_err(Error::system("copy output"))?;
-            let _reader = fifo::reader_of(&path).await?;
-            tasks
-                .copy_to_fifo(end, &path)
-                .map_err(failed("copy output"))?;
-        }
-        Ok(None)
     }
 }
 
-/// Waits until what the process has written has been taken by who reads its fifos.
-pub(crate) async fn taken(stdio: &Stdio) {
-    for uri in [&stdio.stdout, &stdio.stderr] {
-        if let Ok(Stream::Fifo(path)) = stream(uri) {
+/// Ends a process's copies after its end: its output is delivered, and taken by who reads its
+/// fifos.
+pub(crate) async fn finish(stdio: &Stdio, copies: &Copies) {
+    copies.shut_down().await;
+    if let Ok(Outputs::Paths { stdout, stderr }) = Outputs::of(stdio) {
+        for path in [stdout, stderr].into_iter().flatten() {
             fifo::taken(&path).await;
         }
     }
 }
 
-fn failed(operation: &str) -> impl FnOnce(containerd_shim::Error) -> Error + '_ {
-    move |error| Error::System {
-        operation: operation.to_owned(),
-        source: std::io::Error::other(error.to_string()),
-    }
-}
-
-fn input(stream: Stream, owner: (u32, u32)) -> Result<Input> {
-    match stream {
-        Stream::Null => Ok(Input::Null),
-        Stream::Fifo(path) => {
-            let (reader, writer) = owned_pipe(owner)?;
-            Ok(Input::Fifo(path, reader, writer))
-        }
-        Stream::File(path) => Err(Error::Unimplemented(format!(
-            "stdin from file://{} is not supported",
-            path.display()
-        ))),
-    }
-}
-
-fn output(stream: Stream, owner: (u32, u32)) -> Result<Output> {
-    match stream {
-        Stream::Null => Ok(Output::Null),
-        Stream::Fifo(path) => {
-            let (reader, writer) = owned_pipe(owner)?;
-            Ok(Output::Fifo(path, reader, writer))
-        }
-        Stream::File(path) => append_to(&path).map(Output::File),
-    }
+/// Starts a logger. Returns the process's ends of its stdout and stderr.
+async fn start_logger(
+    program: logger::Program,
+    owner: (u32, u32),
+    request: &Request<'_>,
+    reaper: &Arc<Reaper>,
+) -> Result<[PipeWriter; 2]> {
+    let share = |(_, writer): &(PipeReader, PipeWriter)| {
+        writer
+            .try_clone()
+            .map_err(Error::system("duplicate a file descriptor"))
+    };
+    let pipes = [owned_pipe(owner)?, owned_pipe(owner)?];
+    let ends = [share(&pipes[0])?, share(&pipes[1])?];
+    let logger = program.start(reaper, request.origin.clone(), pipes).await?;
+    request.copies.keep(logger);
+    Ok(ends)
 }
 
 fn owned_pipe((user, group): (u32, u32)) -> Result<(PipeReader, PipeWriter)> {
@@ -250,70 +263,77 @@ fn owned_pipe((user, group): (u32, u32)) -> Result<(PipeReader, PipeWriter)> {
     Ok((reader, writer))
 }
 
+/// The file at `path` for appending, made if it is not there.
 fn append_to(path: &Path) -> Result<File> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(Error::io("make", folder))?;
-    }
-    File::options()
-        .create(true)
-        .append(true)
-        .open(path)
-        .map_err(Error::io("open", path))
+    let make = || {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        File::options().create(true).append(true).open(path)
+    };
+    make().map_err(unusable(path))
+}
+
+fn unusable(path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error::Stdio(format!("open {:?}: {error}", path.as_ref()))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::test_folder::TestFolder;
 
-    #[test]
-    fn streams_are_told_by_their_form() {
-        let table = [
-            ("", Some(Stream::Null)),
-            (
-                "/run/fifo/1-stdout",
-                Some(Stream::Fifo("/run/fifo/1-stdout".into())),
-            ),
-            ("fifo:///run/1", Some(Stream::Fifo("/run/1".into()))),
-            ("file:///var/log/x", Some(Stream::File("/var/log/x".into()))),
-            ("file://relative", None),
-            ("binary:///usr/bin/logger?id=1", None),
-            ("npipe:////./pipe/x", None),
-        ];
-        for (uri, expected) in table {
-            let read = stream(uri);
-            match expected {
-                Some(expected) => assert_eq!(read.unwrap(), expected),
-                None => assert!(matches!(read, Err(Error::Unimplemented(_))), "{uri}"),
-            }
-        }
+    async fn prepare(stdio: &Stdio, copies: &Copies) -> Prepared {
+        let request = Request {
+            stdio,
+            owner: (0, 0),
+            origin: Origin {
+                id: "box".into(),
+                namespace: "default".into(),
+                bundle: "/".into(),
+            },
+            copies,
+        };
+        let reaper = Reaper::new().unwrap();
+        Prepared::new(request, &reaper).await.unwrap()
     }
 
-    #[test]
-    fn what_was_printed_is_read_without_waiting() {
+    #[tokio::test]
+    async fn what_was_printed_is_read_without_waiting() {
         let stdio = Stdio::new("", "/a/fifo", "/another", false);
-        let prepared = Prepared::new(&stdio, (0, 0)).unwrap();
+        let prepared = prepare(&stdio, &Copies::default()).await;
         let mut command = Command::new("sh");
         command.args(["-c", "echo why >&2"]);
-        let ends = prepared.attach(&stdio, &mut command);
+        let ends = prepared.attach(&mut command);
         assert!(command.status().unwrap().success());
         // `command` holds the other ends still.
         assert_eq!(ends.said(), "why\n");
     }
 
-    #[test]
-    fn output_is_appended_to_a_file() {
-        let folder = std::env::temp_dir().join(format!("lazycg-stdio-{}", std::process::id()));
+    #[tokio::test]
+    async fn output_is_appended_to_a_file() {
+        let folder = TestFolder::new("stdio");
         let log = folder.join("below").join("log");
-        let stdio = Stdio::new("", &format!("file://{}", log.display()), "", false);
-        for _ in 0..2 {
-            let mut command = Command::new("echo");
-            command.arg("a line");
-            let prepared = Prepared::new(&stdio, (0, 0)).unwrap();
-            prepared.attach(&stdio, &mut command);
-            assert!(command.output().unwrap().stdout.is_empty());
+        let uri = format!("file://{}", log.display());
+        for stderr in ["", &uri] {
+            let stdio = Stdio::new("", &uri, stderr, false);
+            let copies = Copies::default();
+            let prepared = prepare(&stdio, &copies).await;
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo a line; echo an error >&2"]);
+            let ends = prepared.attach(&mut command);
+            assert!(command.status().unwrap().success());
+            drop(command);
+            assert!(ends.copy(&copies).await.unwrap().is_none());
+            finish(&stdio, &copies).await;
         }
-        assert_eq!(std::fs::read_to_string(&log).unwrap(), "a line\na line\n");
-        std::fs::remove_dir_all(&folder).unwrap();
+        let mut lines: Vec<String> = std::fs::read_to_string(&log)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        assert_eq!(lines, ["a line", "a line", "an error"]);
     }
 }

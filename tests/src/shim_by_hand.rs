@@ -1,7 +1,7 @@
 //! A shim started by the test itself, as containerd starts one: for what `ctr` cannot do, such
 //! as leaving a container created and not started.
 
-use std::{fs, io, path::PathBuf, process::Command, thread};
+use std::{fs, io, path::PathBuf, process::Command, thread, time::Duration};
 
 use containerd_shim_protos::{
     api,
@@ -89,6 +89,16 @@ impl<'a> ShimByHand<'a> {
         Ok(answer.pid as i32)
     }
 
+    /// As [`ShimByHand::create`], giving up after `deadline`.
+    pub fn create_within(&self, deadline: Duration) -> Result<i32, Error> {
+        let mut request = api::CreateTaskRequest::new();
+        request.id = self.id.clone();
+        request.bundle = self.bundle.display().to_string();
+        let answer: api::CreateTaskResponse =
+            self.client.call_within(deadline, "Create", &request)?;
+        Ok(answer.pid as i32)
+    }
+
     /// Starts the container, or the exec that `exec_id` names.
     pub fn start_process(&self, exec_id: &str) -> Result<i32, Error> {
         let mut request = api::StartRequest::new();
@@ -134,6 +144,15 @@ impl<'a> ShimByHand<'a> {
         request.exec_id = exec_id.to_string();
         request.signal = signal as u32;
         self.client.call("Kill", &request).map(|_: Empty| ())
+    }
+
+    /// Closes the standard input of the init or an exec.
+    pub fn close_stdin(&self, exec_id: &str) -> Result<(), Error> {
+        let mut request = api::CloseIORequest::new();
+        request.id = self.id.clone();
+        request.exec_id = exec_id.to_string();
+        request.stdin = true;
+        self.client.call("CloseIO", &request).map(|_: Empty| ())
     }
 
     /// Pauses the container.

@@ -8,6 +8,9 @@ use containerd_shim_protos::{
     ttrpc::{Error, Request},
 };
 
+/// How long an answer may take before the test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// A version of the task API. The messages are the same, only the service's name differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -45,8 +48,18 @@ impl TaskClient {
 
     /// Calls a method.
     pub fn call<Q: Message, A: Message>(&self, method: &str, request: &Q) -> Result<A, Error> {
+        self.call_within(DEADLINE, method, request)
+    }
+
+    /// Calls a method, and gives up after `deadline`, which the shim is told with the request.
+    pub fn call_within<Q: Message, A: Message>(
+        &self,
+        deadline: Duration,
+        method: &str,
+        request: &Q,
+    ) -> Result<A, Error> {
         let payload = request.write_to_bytes().expect("encode a request");
-        let answer = self.call_raw(self.version.service(), method, payload)?;
+        let answer = self.call_bytes(deadline, self.version.service(), method, payload)?;
         Ok(A::parse_from_bytes(&answer).expect("decode an answer"))
     }
 
@@ -57,10 +70,20 @@ impl TaskClient {
         method: &str,
         payload: Vec<u8>,
     ) -> Result<Vec<u8>, Error> {
+        self.call_bytes(DEADLINE, service, method, payload)
+    }
+
+    fn call_bytes(
+        &self,
+        deadline: Duration,
+        service: &str,
+        method: &str,
+        payload: Vec<u8>,
+    ) -> Result<Vec<u8>, Error> {
         let answer = self.client.request(Request {
             service: service.to_string(),
             method: method.to_string(),
-            timeout_nano: Duration::from_secs(30).as_nanos() as i64,
+            timeout_nano: deadline.as_nanos() as i64,
             payload,
             ..Default::default()
         })?;

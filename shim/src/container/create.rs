@@ -31,7 +31,7 @@ use crate::{
     runtime_config::RuntimeConfig,
     spec::Spec,
     state::Kind,
-    stdio::Prepared,
+    stdio::{self, Origin, Prepared},
 };
 
 /// Where the runtime keeps its state unless told otherwise, as with the stock shim.
@@ -79,19 +79,47 @@ pub(crate) async fn create(shared: Shared, request: Request) -> Result<Arc<Conta
         ));
     }
     let stdio = Stdio::new(&task.stdin, &task.stdout, &task.stderr, task.terminal);
+    let init = Arc::new(Process::new(Kind::Init, "", stdio));
     let for_plan = task.clone();
     let plan = blocking(move || Plan::read(&for_plan, &namespace)).await?;
-    // Console sockets need the async runtime, so not in the blocking part.
-    let prepared = Prepared::new(&stdio, plan.options.io_owner)?;
-    let (plan, made) = blocking(move || plan.make(records)).await?;
-    match complete(&shared, &task, stdio, prepared, &plan, &made).await {
+    match make(&shared, &task, &init, plan, records).await {
         Ok((container, exited)) => {
             announce(&container, &task);
-            container.watch(Arc::clone(&container.init), exited, None);
+            container.watch(init, exited, None);
             Ok(container)
         }
         Err(error) => {
-            made.undo(&shared).await;
+            init.copies().abort().await;
+            Err(error)
+        }
+    }
+}
+
+/// Makes it, and unmakes it if that fails; but for what copies its stdio.
+async fn make(
+    shared: &Shared,
+    task: &CreateTaskRequest,
+    init: &Arc<Process>,
+    plan: Plan,
+    records: Records,
+) -> Result<(Arc<Container>, Exited)> {
+    let copies = init.copies();
+    let request = stdio::Request {
+        stdio: &init.stdio,
+        owner: plan.options.io_owner,
+        origin: Origin {
+            id: plan.identity.id.clone(),
+            namespace: plan.identity.namespace.clone(),
+            bundle: plan.identity.bundle.clone(),
+        },
+        copies: &copies,
+    };
+    let prepared = Prepared::new(request, &shared.reaper).await?;
+    let (plan, made) = blocking(move || plan.make(records)).await?;
+    match complete(shared, task, init, prepared, &plan, &made).await {
+        Ok(completed) => Ok(completed),
+        Err(error) => {
+            made.undo(shared).await;
             Err(error)
         }
     }
@@ -176,12 +204,11 @@ impl Made {
 async fn complete(
     shared: &Shared,
     task: &CreateTaskRequest,
-    stdio: Stdio,
+    init: &Arc<Process>,
     prepared: Prepared,
     plan: &Plan,
     made: &Made,
 ) -> Result<(Arc<Container>, Exited)> {
-    let init = Process::new(Kind::Init, "", stdio.clone());
     init.begins_after(shared.oom_log.position());
     let oom = Oom::new(&task.id, shared);
     let pid_file = plan.identity.bundle.join(PID_FILE);
@@ -202,7 +229,7 @@ async fn complete(
             &shared.reaper,
             call,
             move || read(&placement).surroundings_for_create(),
-            (prepared, stdio),
+            prepared,
         )
         .await;
     drop(config);
@@ -217,17 +244,11 @@ async fn complete(
     .await?;
     let exited = expected.adopt(pid);
     init.has_pid(pid);
-    match ends.copy(&init.tasks()).await {
-        Ok(terminal) => init.has_terminal(terminal),
-        Err(error) => {
-            init.tasks().abort().await;
-            return Err(error);
-        }
-    }
+    init.has_terminal(ends.copy(&init.copies()).await?);
     let container = Container {
         id: task.id.clone(),
         bundle: plan.identity.bundle.clone(),
-        init: Arc::new(init),
+        init: Arc::clone(init),
         shared: shared.clone(),
         runtime: Arc::clone(&made.runtime),
         placement: Arc::clone(&made.placement),

@@ -96,7 +96,7 @@ impl Container {
     async fn forget_execs(&self) {
         let execs = std::mem::take(&mut *lock(&self.execs));
         for exec in execs.into_values() {
-            exec.tasks().abort().await;
+            exec.copies().abort().await;
             if let Err(error) = exec.deleted(outcome(&exec).exit) {
                 log::error!("exec {} of {}: {error}", exec.id, self.id);
             }

@@ -23,7 +23,7 @@ use crate::{
     reaper::Exited,
     runtime::Call,
     state::{Action, Kind},
-    stdio::{Ends, Prepared},
+    stdio::{Ends, Origin, Prepared, Request},
 };
 
 /// Counts an exec among the running ones while it lives.
@@ -112,7 +112,7 @@ impl Container {
         let (pid, exited) = match self.run_exec(&process).await {
             Ok(started) => started,
             Err(error) => {
-                process.renew_tasks().await;
+                process.renew_copies().await;
                 return Err(error);
             }
         };
@@ -133,8 +133,18 @@ impl Container {
 
     async fn run_exec(&self, process: &Process) -> Result<(i32, Exited)> {
         let files = self.exec_files(&process.id);
-        let stdio = process.stdio.clone();
-        let prepared = Prepared::new(&stdio, self.io_owner)?;
+        let copies = process.copies();
+        let request = Request {
+            stdio: &process.stdio,
+            owner: self.io_owner,
+            origin: Origin {
+                id: process.id.clone(),
+                namespace: read(&self.placement).record().namespace.clone(),
+                bundle: self.bundle.clone(),
+            },
+            copies: &copies,
+        };
+        let prepared = Prepared::new(request, &self.shared.reaper).await?;
         let call = Call::Exec {
             process: files.process,
             pid_file: files.pid.clone(),
@@ -149,7 +159,7 @@ impl Container {
                 &self.shared.reaper,
                 call,
                 move || read(&placement).surroundings_for_exec(),
-                (prepared, stdio),
+                prepared,
             )
             .await?;
         let pid = blocking(move || read_pid(&files.pid)).await?;
@@ -170,7 +180,7 @@ impl Container {
     async fn settle_exec(&self, process: &Process, pid: i32, ends: Ends) -> Result<()> {
         let placement = Arc::clone(&self.placement);
         blocking(move || read(&placement).exec_started(pid)).await?;
-        process.has_terminal(ends.copy(&process.tasks()).await?);
+        process.has_terminal(ends.copy(&process.copies()).await?);
         Ok(())
     }
 
