@@ -286,6 +286,15 @@ impl Container {
             .is_some_and(|cgroup| self.state.plan.is_own(&cgroup.key))
     }
 
+    /// Thaws the container if it is frozen.
+    pub fn thaw(&self) -> Result<()> {
+        let tracked = Tracked::new(&self.host.proc_root, &self.cgroups());
+        match tracked.freezer() {
+            Some(cgroup) => Freezer::new(&cgroup.dir).thaw(),
+            None => Ok(()),
+        }
+    }
+
     /// Thaws the container if it is frozen (a crash may have left it so) and removes every
     /// directory at its paths that bears its mark, in every hierarchy, joined or not, with what
     /// the container made below. Tolerates what is gone already. Processes still below are an

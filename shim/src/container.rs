@@ -31,6 +31,7 @@ pub(crate) use self::{
     delete::Deleted,
 };
 use crate::{
+    caller::Caller,
     error::{Error, Result},
     events::Events,
     guard::blocking,
@@ -94,6 +95,7 @@ impl Container {
         let _alone = self.changing.write().await;
         let _starting = self.init.starting.lock().await;
         self.init.check(Action::Start)?;
+        self.init.starts_for(Caller::current());
         self.run(Call::Start).await?;
         self.init.apply(Action::Start)?;
         let event = TaskStart {
@@ -109,7 +111,15 @@ impl Container {
     pub(crate) async fn pause(&self) -> Result<()> {
         let _alone = self.changing.write().await;
         self.init.check(Action::Pause)?;
-        self.run(Call::Pause).await?;
+        if let Err(error) = self.run(Call::Pause).await {
+            if let Error::Hung { .. } = error
+                && let Err(left) = self.thaw().await
+            {
+                // It may be frozen all the same.
+                log::error!("thaw {} after its runtime hung: {left}", self.id);
+            }
+            return Err(error);
+        }
         self.init.apply(Action::Pause)?;
         let event = TaskPaused {
             container_id: self.id.clone(),

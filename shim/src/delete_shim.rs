@@ -7,7 +7,7 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use containerd_shim::Flags;
@@ -30,6 +30,10 @@ use crate::{
 /// What a container that is deleted so has ended with: 128 and SIGKILL, as the stock shim has
 /// it.
 const KILLED: u32 = 137;
+
+/// How long the OCI runtime may take. containerd gives all of this 5 seconds, and the rest does
+/// not need the runtime.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Deletes the container of the flags, and answers on stdout with how it ended.
 pub fn run(flags: &Flags) -> Result<()> {
@@ -68,17 +72,19 @@ fn delete(flags: &Flags, bundle: &Path) -> Option<i32> {
     if pid.is_none() && pid_file.exists() {
         pid = tolerate(read_pid(&pid_file));
     }
-    let placement = record.and_then(|record| {
+    let known = record.and_then(|record| {
         let runtime = runtime(&record, bundle);
         let placement = tolerate(Placement::from_record(records, record))?;
         if runtime.knows_container() {
             tolerate(end(&runtime, &placement));
         }
-        Some(placement)
+        Some((runtime, placement))
     });
     tolerate(rootfs::unmount(&bundle.join(rootfs::FOLDER)));
-    if let Some(placement) = placement {
-        tolerate(removal::remove(&placement));
+    if let Some((runtime, placement)) = known
+        && tolerate(removal::remove(&placement)).is_some()
+    {
+        tolerate(runtime.forget_container());
     }
     if let Some(address) = socket::read_address(bundle) {
         tolerate(socket::remove_if_dead(&address));
@@ -96,5 +102,9 @@ fn runtime(record: &Record, bundle: &Path) -> Runtime {
 }
 
 fn end(runtime: &Runtime, placement: &Placement) -> Result<()> {
-    runtime.run_alone(&Call::Delete, placement.surroundings_for_create()?)
+    runtime.run_alone(
+        &Call::Delete,
+        placement.surroundings_for_create()?,
+        PATIENCE,
+    )
 }

@@ -56,6 +56,14 @@ pub enum Error {
     /// What containerd says about a process's stdio means nothing, or does not work.
     #[error("{0}")]
     Stdio(String),
+    /// The OCI runtime did not answer, and was killed.
+    #[error("{operation} was killed: {why}")]
+    Hung {
+        /// "OCI runtime create", ...
+        operation: String,
+        /// What its time was up by.
+        why: Hang,
+    },
     /// The OCI runtime answered with a failure.
     #[error("{operation} failed: {}", message.as_ref().unwrap_or(ending))]
     Runtime {
@@ -79,6 +87,17 @@ pub enum Error {
     /// A handler panicked: a defect of the shim. The log has the place.
     #[error("the shim panicked: {0}")]
     Panicked(String),
+}
+
+/// Why a call of the OCI runtime was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Hang {
+    /// Its own time was up.
+    #[error("it did not answer in time")]
+    Late,
+    /// The client has given up, or what it was to work on is gone.
+    #[error("nobody waits for it any more")]
+    Abandoned,
 }
 
 impl Error {
@@ -126,7 +145,7 @@ impl Error {
             Error::AlreadyExists(_) => Code::ALREADY_EXISTS,
             Error::FailedPrecondition(_) => Code::FAILED_PRECONDITION,
             Error::Unimplemented(_) => Code::UNIMPLEMENTED,
-            Error::DeadlineExceeded(_) => Code::DEADLINE_EXCEEDED,
+            Error::DeadlineExceeded(_) | Error::Hung { .. } => Code::DEADLINE_EXCEEDED,
             Error::Stdio(_) => Code::UNKNOWN,
             Error::Cgroups(error) => cgroups_code(error),
             Error::Io { .. }

@@ -4,16 +4,22 @@ use std::future::Future;
 
 use containerd_shim_protos::ttrpc;
 
-use crate::error::{Error, Result};
+use crate::{
+    caller::Caller,
+    error::{Error, Result},
+};
 
 /// Runs a handler as a task of its own and answers what it returns. A panic becomes an answer
 /// (INTERNAL) instead of a client that waits for ever, and a client that gives up does not stop
-/// the handler half way through a change.
+/// the handler half way through a change: the handler is told ([`Caller`]), and decides.
 pub(crate) async fn guarded<T: Send + 'static>(
     rpc: &'static str,
     handler: impl Future<Output = Result<T>> + Send + 'static,
 ) -> ttrpc::Result<T> {
-    let outcome = match tokio::spawn(handler).await {
+    let caller = Caller::new();
+    // ttrpc drops this future when the client's deadline has passed or its connection is gone.
+    let _waiting = caller.waiting();
+    let outcome = match tokio::spawn(caller.scope(handler)).await {
         Ok(outcome) => outcome,
         Err(error) => Err(Error::Panicked(format!("{rpc}: {error}"))),
     };
@@ -69,6 +75,22 @@ mod tests {
             _ = tokio::task::yield_now() => {}
         }
         go.send(()).unwrap();
+        finished.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_handler_is_told_that_its_caller_is_gone() {
+        let (done, finished) = tokio::sync::oneshot::channel();
+        let call = guarded("Exec", async move {
+            Caller::current().gone().await;
+            done.send(()).unwrap();
+            Ok(())
+        });
+        tokio::select! {
+            biased;
+            _ = call => panic!("it was to wait"),
+            _ = tokio::task::yield_now() => {}
+        }
         finished.await.unwrap();
     }
 }

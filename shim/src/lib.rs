@@ -13,9 +13,11 @@
 //! - `container`, `process`: what is done with them; `state`: what may be done when;
 //! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
 //!   is given; `metrics`: its figures; `oom`: what it has no memory for;
-//! - `reaper`, `spawner`, `events`, `guard`, `logging`, `signals`: what the others stand on.
+//! - `reaper`, `spawner`, `events`, `guard`, `caller`, `logging`, `signals`: what the
+//!   others stand on.
 
 mod bootstrap;
+mod caller;
 mod console;
 mod container;
 pub mod delete_shim;

@@ -226,6 +226,11 @@ impl Placement {
         }
     }
 
+    /// Thaws the container if it is frozen.
+    pub fn thaw(&self) -> Result<()> {
+        self.container.thaw().map_err(Into::into)
+    }
+
     /// The container's figures.
     pub fn stats(&self) -> Result<Stats> {
         self.container.stats().map_err(Into::into)

@@ -7,6 +7,7 @@ use lazy_cgroups::oom::kernel_log::Position;
 use tokio::sync::watch;
 
 use crate::{
+    caller::Caller,
     console,
     error::{Error, Result},
     lock::lock,
@@ -26,6 +27,8 @@ pub(crate) struct Process {
     life: Mutex<Life>,
     exit: watch::Sender<Option<Exit>>,
     streams: Mutex<Streams>,
+    /// Whom its start was begun for.
+    started_for: Mutex<Option<Caller>>,
     /// Held from before the process can run until its start was announced: its exit waits
     /// for that, so that no exit is announced before the start.
     pub(crate) starting: tokio::sync::Mutex<()>,
@@ -70,6 +73,7 @@ impl Process {
             }),
             exit: watch::Sender::new(None),
             streams: Mutex::default(),
+            started_for: Mutex::default(),
             starting: tokio::sync::Mutex::new(()),
         }
     }
@@ -136,6 +140,18 @@ impl Process {
     /// The process has ended; [`Process::ended`] follows when that is announced.
     pub(crate) fn ending(&self) {
         lock(&self.life).ending = true;
+    }
+
+    /// Remembers whom its start is for.
+    pub(crate) fn starts_for(&self, caller: Caller) {
+        *lock(&self.started_for) = Some(caller);
+    }
+
+    /// Gives up its start, if that hangs.
+    pub(crate) fn abandon_start(&self) {
+        if let Some(caller) = &*lock(&self.started_for) {
+            caller.give_up();
+        }
     }
 
     /// The process has ended, and that is announced.

@@ -26,6 +26,19 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
         // These would address process groups.
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
+    send(pid, signal)
+}
+
+/// Sends a signal to every process of the group that `leader` leads.
+pub(crate) fn kill_group(leader: i32, signal: i32) -> io::Result<()> {
+    if leader <= 1 {
+        // These would address the caller's own group, or everybody.
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    send(-leader, signal)
+}
+
+fn send(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: the call takes numbers only.
     match unsafe { libc::kill(pid, signal) } {
         0 => Ok(()),
@@ -66,6 +79,10 @@ mod tests {
     fn groups_are_not_signalled() {
         for pid in [0, -1, -4711] {
             let error = kill(pid, 0).map_err(|error| error.raw_os_error());
+            assert_eq!(error, Err(Some(libc::ESRCH)));
+        }
+        for leader in [1, 0, -1] {
+            let error = kill_group(leader, 0).map_err(|error| error.raw_os_error());
             assert_eq!(error, Err(Some(libc::ESRCH)));
         }
     }

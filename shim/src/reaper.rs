@@ -143,6 +143,18 @@ impl Reaper {
         }
     }
 
+    /// Kills the process, if it is not yet reaped, and all of the process group that it leads.
+    pub(crate) fn kill_group(&self, pid: i32) -> io::Result<()> {
+        let children = lock(&self.children);
+        if !children.watched.contains_key(&pid) {
+            return Ok(());
+        }
+        match raw_process::kill_group(pid, libc::SIGKILL) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the process is registered and not yet reaped.
     pub(crate) fn is_watched(&self, pid: i32) -> bool {
         lock(&self.children).watched.contains_key(&pid)

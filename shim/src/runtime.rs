@@ -5,12 +5,16 @@ mod message;
 
 use std::{
     fs::File,
+    io,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -18,12 +22,17 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 pub(crate) use self::call::Call;
 use self::message::message;
 use crate::{
-    error::{Error, Result},
+    caller::Caller,
+    error::{Error, Hang, Result},
     guard::blocking,
+    raw_process,
     reaper::{Exited, Reaper},
     stdio::{self, Ends},
     surroundings::Surroundings,
 };
+
+/// How far apart the looks are whether a call has ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// A container's runtime.
 #[derive(Debug)]
@@ -125,21 +134,54 @@ impl Runtime {
             Ok((pid, exited, prepared.log, prepared.printed, given))
         })
         .await?;
-        let (status, in_time) = wait(reaper, pid, exited, call.patience()).await;
+        let (status, hang) = wait(reaper, pid, exited, call.patience()).await;
         let runtime = Arc::clone(self);
-        let outcome = blocking(move || Ok(runtime.outcome(&call, status, in_time, &log, printed)));
+        let outcome = blocking(move || Ok(runtime.outcome(&call, status, hang, &log, printed)));
         Ok((given, outcome.await?))
     }
 
-    /// Makes a call from a process that has no reaper, and waits for its end.
-    pub(crate) fn run_alone(&self, call: &Call, surroundings: Surroundings) -> Result<()> {
+    /// Makes a call from a process that has no reaper, and waits for its end, at most for
+    /// `patience`.
+    pub(crate) fn run_alone(
+        &self,
+        call: &Call,
+        surroundings: Surroundings,
+        patience: Duration,
+    ) -> Result<()> {
         let mut prepared = self.prepare(call)?;
         let report = surroundings.attach(&mut prepared.command)?;
-        let status = match prepared.command.status() {
-            Ok(status) => crate::raw_process::exit_code(status),
+        let mut child = match prepared.command.spawn() {
+            Ok(child) => child,
             Err(error) => return Err(report.explain(error)),
         };
-        self.outcome(call, status, true, &prepared.log, prepared.printed)
+        let failed = || Error::system("wait for the OCI runtime");
+        let deadline = Instant::now() + patience;
+        let mut hang = None;
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(failed())? {
+                break status;
+            }
+            if Instant::now() >= deadline {
+                hang = Some(Hang::Late);
+                raw_process::kill_group(child.id() as i32, libc::SIGKILL).map_err(failed())?;
+                break child.wait().map_err(failed())?;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        };
+        let status = raw_process::exit_code(status);
+        self.outcome(call, status, hang, &prepared.log, prepared.printed)
+    }
+
+    /// Removes what the runtime knows of the container, after everything else of it is gone:
+    /// for a runtime that did not do so itself.
+    pub(crate) fn forget_container(&self) -> Result<()> {
+        let state = self.root.join(&self.id);
+        match std::fs::remove_dir_all(&state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", state)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn prepare(&self, call: &Call) -> Result<Prepared> {
@@ -169,6 +211,8 @@ impl Runtime {
             // systemd tells containerd where to report that it is up. With that variable runc
             // passes on what the container reports: it would end `start` only when it does.
             .env_remove("NOTIFY_SOCKET")
+            // So that one that hangs can be killed with what it has started.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(share()?)
             .stderr(share()?);
@@ -183,7 +227,7 @@ impl Runtime {
         &self,
         call: &Call,
         status: u32,
-        in_time: bool,
+        hang: Option<Hang>,
         log: &Path,
         printed: File,
     ) -> Result<()> {
@@ -191,14 +235,13 @@ impl Runtime {
         if status == 0 {
             return Ok(());
         }
-        let mut message = message(&logged, &message::read_printed(printed));
-        if !in_time {
-            let late = "killed because it did not answer in time";
-            message = Some(match message {
-                Some(message) => format!("{late}; {message}"),
-                None => late.to_owned(),
+        if let Some(why) = hang {
+            return Err(Error::Hung {
+                operation: format!("OCI runtime {}", call.name()),
+                why,
             });
         }
+        let message = message(&logged, &message::read_printed(printed));
         Err(Error::Runtime {
             operation: format!("OCI runtime {}", call.name()),
             message,
@@ -207,29 +250,39 @@ impl Runtime {
     }
 }
 
-/// Waits for a call's end, and ends it itself after `patience`. Tells whether it ended in time.
+/// Waits for a call's end, and ends it, and all that it has started, after `patience` or when its
+/// caller gives up. Tells which of these it was.
 async fn wait(
     reaper: &Reaper,
     pid: i32,
     mut exited: Exited,
-    patience: Option<std::time::Duration>,
-) -> (u32, bool) {
-    let Some(patience) = patience else {
-        return (exited.await.status, true);
+    patience: Option<Duration>,
+) -> (u32, Option<Hang>) {
+    let caller = Caller::current();
+    let late = async {
+        match patience {
+            Some(patience) => tokio::time::sleep(patience).await,
+            None => std::future::pending().await,
+        }
     };
-    if let Ok(exit) = tokio::time::timeout(patience, &mut exited).await {
-        return (exit.status, true);
-    }
-    if let Err(error) = reaper.signal(pid, libc::SIGKILL) {
+    let why = tokio::select! {
+        biased;
+        exit = &mut exited => return (exit.status, None),
+        () = caller.gone() => Hang::Abandoned,
+        () = late => Hang::Late,
+    };
+    if let Err(error) = reaper.kill_group(pid) {
         log::error!("kill {pid}, an OCI runtime that hangs: {error}");
     }
-    (exited.await.status, false)
+    (exited.await.status, Some(why))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
 
     fn runtime(binary: &str) -> Runtime {
         Runtime::new(
@@ -244,18 +297,22 @@ mod tests {
     fn outcomes() {
         let silent = runtime("/bin/true");
         silent
-            .run_alone(&Call::Start, Surroundings::default())
+            .run_alone(&Call::Start, Surroundings::default(), LONG)
             .unwrap();
-        let failed = runtime("/bin/false").run_alone(&Call::Start, Surroundings::default());
+        let failed = runtime("/bin/false").run_alone(&Call::Start, Surroundings::default(), LONG);
         assert_eq!(
             failed.unwrap_err().to_string(),
             "OCI runtime start failed: /bin/false exited with 1"
         );
-        let missing = runtime("/nonexistent/runc").run_alone(&Call::Start, Surroundings::default());
+        let missing =
+            runtime("/nonexistent/runc").run_alone(&Call::Start, Surroundings::default(), LONG);
         let text = missing.unwrap_err().to_string();
         assert!(text.contains("/nonexistent/runc"), "{text}");
+        let hanging = runtime("/usr/bin/yes");
+        let late = hanging.run_alone(&Call::Start, Surroundings::default(), Duration::ZERO);
+        assert!(matches!(late, Err(Error::Hung { .. })), "{late:?}");
         // What it prints is the message when there is no log.
-        let printed = runtime("/bin/cat").run_alone(&Call::Start, Surroundings::default());
+        let printed = runtime("/bin/cat").run_alone(&Call::Start, Surroundings::default(), LONG);
         let text = printed.unwrap_err().to_string();
         assert!(text.contains("unrecognized option"), "{text}");
     }

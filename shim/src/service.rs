@@ -25,6 +25,7 @@ use containerd_shim_protos::{
 };
 
 use crate::{
+    caller::Caller,
     container::{self, Container, Shared},
     error::{Error, Result},
     guard::guarded,
@@ -49,8 +50,8 @@ struct Parts {
 
 /// A name that is taken.
 enum Slot {
-    /// By a container that is being created.
-    Creating,
+    /// By a container that is being created: for whom, and a lock that is held meanwhile.
+    Creating(Caller, Arc<tokio::sync::Mutex<()>>),
     /// By a container.
     Created(Arc<Container>),
 }
@@ -77,16 +78,21 @@ impl Service {
     fn container(&self, id: &str) -> Result<Arc<Container>> {
         match lock(&self.parts.containers).get(id) {
             Some(Slot::Created(container)) => Ok(Arc::clone(container)),
-            Some(Slot::Creating) | None => Err(Error::NotFound(format!("container {id}"))),
+            Some(Slot::Creating(..)) | None => Err(Error::NotFound(format!("container {id}"))),
         }
     }
 
     async fn create_container(&self, task: CreateTaskRequest) -> Result<Arc<Container>> {
         container::check_id("container id", &task.id)?;
         let id = task.id.clone();
+        let busy = Arc::new(tokio::sync::Mutex::new(()));
+        let _busy = busy.lock().await;
         match lock(&self.parts.containers).entry(id.clone()) {
             Entry::Occupied(_) => return Err(Error::AlreadyExists(format!("container {id}"))),
-            Entry::Vacant(slot) => slot.insert(Slot::Creating),
+            Entry::Vacant(slot) => {
+                let busy = Arc::clone(&busy);
+                slot.insert(Slot::Creating(Caller::current(), busy))
+            }
         };
         // Frees the name unless the container takes it, also when the creation panics.
         let reserved = Reserved {
@@ -103,7 +109,21 @@ impl Service {
         Ok(container)
     }
 
+    /// Gives up the creation of the container, if it is under way: so a client that has given up
+    /// without a word makes sure that nothing of it is left. Waits for the end of it.
+    async fn abandon_creation(&self, id: &str) {
+        let busy = match lock(&self.parts.containers).get(id) {
+            Some(Slot::Creating(caller, busy)) => {
+                caller.give_up();
+                Arc::clone(busy)
+            }
+            Some(Slot::Created(_)) | None => return,
+        };
+        let _done = busy.lock().await;
+    }
+
     async fn delete_process(&self, id: &str, exec_id: &str) -> Result<container::Deleted> {
+        self.abandon_creation(id).await;
         let deleted = self.container(id)?.delete(exec_id).await?;
         if exec_id.is_empty() {
             lock(&self.parts.containers).remove(id);
@@ -135,7 +155,7 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         let mut containers = lock(&self.parts.containers);
-        if let Some(Slot::Creating) = containers.get(self.id) {
+        if let Some(Slot::Creating(..)) = containers.get(self.id) {
             containers.remove(self.id);
         }
     }

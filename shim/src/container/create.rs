@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, RwLock},
+    time::Duration,
 };
 
 use containerd_shim::io::Stdio;
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 
 use super::{Container, Shared, kill::tracking, read_pid};
 use crate::{
+    caller,
     error::{Error, Result},
     guard::blocking,
     lock::{read, write},
@@ -39,6 +41,10 @@ const RUNTIME_ROOT: &str = "/run/containerd/runc";
 
 /// The file of a bundle in which the runtime leaves the init's pid.
 pub(crate) const PID_FILE: &str = "init.pid";
+
+/// How long the runtime may take to undo what it has done: one that has hung once may do so again,
+/// and the rest does not need it.
+const UNDOING: Duration = Duration::from_secs(10);
 
 /// What a container is created from.
 pub(crate) struct Request {
@@ -89,7 +95,7 @@ pub(crate) async fn create(shared: Shared, request: Request) -> Result<Arc<Conta
             Ok(container)
         }
         Err(error) => {
-            init.copies().abort().await;
+            caller::to_its_end(init.copies().abort()).await;
             Err(error)
         }
     }
@@ -119,7 +125,7 @@ async fn make(
     match complete(shared, task, init, prepared, &plan, &made).await {
         Ok(completed) => Ok(completed),
         Err(error) => {
-            made.undo(shared).await;
+            caller::within(UNDOING, made.undo(shared)).await;
             Err(error)
         }
     }
@@ -194,6 +200,7 @@ impl Made {
         log(blocking(move || {
             let unmounted = rootfs::unmount(&self.rootfs);
             removal::remove(&read(&self.placement))?;
+            self.runtime.forget_container()?;
             unmounted
         })
         .await);

@@ -11,7 +11,7 @@ use containerd_shim_protos::{
 
 use super::Container;
 use crate::{
-    error::Result,
+    error::{Error, Hang, Result},
     events::timestamp,
     guard::blocking,
     lock::{lock, read},
@@ -62,9 +62,22 @@ impl Container {
         if self.runtime.knows_container() {
             let placement = Arc::clone(&self.placement);
             let surroundings = move || read(&placement).surroundings_for_create();
-            self.runtime
+            let deleted = self
+                .runtime
                 .run(&self.shared.reaper, Call::Delete, surroundings)
-                .await?;
+                .await;
+            match deleted {
+                // The rest does not need it.
+                Err(
+                    error @ Error::Hung {
+                        why: Hang::Late, ..
+                    },
+                ) => {
+                    log::error!("{error}; {} is removed without it", self.id);
+                    self.kill_what_is_left().await;
+                }
+                outcome => outcome?,
+            }
         }
         // An init that was never started has been killed just now, and its exit comes first.
         if tokio::time::timeout(PATIENCE, init.wait()).await.is_err() {
@@ -72,9 +85,11 @@ impl Container {
         }
         init.close().await;
         let (rootfs, placement) = (self.rootfs.clone(), Arc::clone(&self.placement));
+        let runtime = Arc::clone(&self.runtime);
         blocking(move || {
             let unmounted = rootfs::unmount(&rootfs);
             removal::remove(&read(&placement))?;
+            runtime.forget_container()?;
             unmounted
         })
         .await?;

@@ -1,6 +1,10 @@
 //! Processes that are added to a running container.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use containerd_shim::io::Stdio;
 use containerd_shim_protos::{
@@ -16,15 +20,19 @@ use super::{
     read_pid,
 };
 use crate::{
+    caller::{self, Caller},
     error::{Error, Result},
     guard::blocking,
     lock::{lock, read},
     process::Process,
-    reaper::Exited,
+    reaper::{Exited, Expectation},
     runtime::Call,
     state::{Action, Kind},
     stdio::{Ends, Origin, Prepared, Request},
 };
+
+/// How long the end of a process may take that was killed because its start failed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Counts an exec among the running ones while it lives.
 #[derive(Debug)]
@@ -105,6 +113,7 @@ impl Container {
         let _no_change = self.changing.read().await;
         let _starting = process.starting.lock().await;
         process.check(Action::Start)?;
+        process.starts_for(Caller::current());
         // Counted before the init can end: its exit then waits for this one's.
         let running = self
             .init
@@ -112,7 +121,7 @@ impl Container {
         let (pid, exited) = match self.run_exec(&process).await {
             Ok(started) => started,
             Err(error) => {
-                process.renew_copies().await;
+                caller::to_its_end(process.renew_copies()).await;
                 return Err(error);
             }
         };
@@ -153,7 +162,9 @@ impl Container {
         process.begins_after(self.shared.oom_log.position());
         let expected = self.shared.reaper.expect();
         let placement = Arc::clone(&self.placement);
-        let ends = self
+        let stale = files.pid.clone();
+        blocking(move || remove_if_there(&stale)).await?;
+        let started = self
             .runtime
             .run_with_stdio(
                 &self.shared.reaper,
@@ -161,7 +172,14 @@ impl Container {
                 move || read(&placement).surroundings_for_exec(),
                 prepared,
             )
-            .await?;
+            .await;
+        let ends = match started {
+            Ok(ends) => ends,
+            Err(error) => {
+                self.end_half_started(expected, files.pid).await;
+                return Err(error);
+            }
+        };
         let pid = blocking(move || read_pid(&files.pid)).await?;
         let exited = expected.adopt(pid);
         match self.settle_exec(process, pid, ends).await {
@@ -177,6 +195,31 @@ impl Container {
         }
     }
 
+    /// Ends what a runtime has started before it failed or was killed. It has if it wrote down the
+    /// pid, which it does last.
+    async fn end_half_started(&self, expected: Expectation, pid_file: PathBuf) {
+        let pid = blocking(move || match pid_file.exists() {
+            true => read_pid(&pid_file).map(Some),
+            false => Ok(None),
+        });
+        let pid = match pid.await {
+            Ok(Some(pid)) => pid,
+            Ok(None) => return,
+            Err(error) => {
+                // It is half written: the process is the container's, and ends with it.
+                log::error!("an exec in {} that failed: {error}", self.id);
+                return;
+            }
+        };
+        let exited = expected.adopt(pid);
+        if let Err(error) = self.shared.reaper.signal(pid, libc::SIGKILL) {
+            log::error!("kill {pid}, an exec in {} that failed: {error}", self.id);
+        }
+        if tokio::time::timeout(PATIENCE, exited).await.is_err() {
+            log::error!("process {pid}, an exec in {} that failed, stays", self.id);
+        }
+    }
+
     async fn settle_exec(&self, process: &Process, pid: i32, ends: Ends) -> Result<()> {
         let placement = Arc::clone(&self.placement);
         blocking(move || read(&placement).exec_started(pid)).await?;
@@ -186,6 +229,8 @@ impl Container {
 
     /// Deletes an exec that has ended or was never started.
     pub(super) async fn delete_exec(&self, process: &Process) -> Result<Deleted> {
+        // Whoever deletes it does not want it started any more.
+        process.abandon_start();
         let _starting = process.starting.lock().await;
         process.check(Action::Delete)?;
         process.close().await;
@@ -195,17 +240,23 @@ impl Container {
         let files = self.exec_files(&process.id);
         blocking(move || {
             for file in [files.process, files.pid] {
-                match std::fs::remove_file(&file) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        // It goes with the bundle.
-                        log::warn!("remove {}: {error}", file.display());
-                    }
-                    _ => {}
+                if let Err(error) = remove_if_there(&file) {
+                    // It goes with the bundle.
+                    log::warn!("{error}");
                 }
             }
             Ok(deleted)
         })
         .await
+    }
+}
+
+fn remove_if_there(file: &Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", file)(error))
+        }
+        _ => Ok(()),
     }
 }
 

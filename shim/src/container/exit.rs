@@ -1,6 +1,6 @@
 //! What follows the end of a process.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use containerd_shim_protos::{
     events::task::TaskExit, protobuf::MessageField, topics::TASK_EXIT_EVENT_TOPIC,
@@ -9,10 +9,15 @@ use containerd_shim_protos::{
 use super::{Container, exec::Running};
 use crate::{
     events::timestamp,
+    lock::lock,
     process::Process,
     reaper::{Exit, Exited},
     state::{Kind, State},
 };
+
+/// How long a call of the runtime that starts something may take once the init has ended. A
+/// runtime notices that within milliseconds; but the init's own start may have ended it.
+const OVERDUE: Duration = Duration::from_secs(10);
 
 impl Container {
     /// Announces the process's end when it comes.
@@ -25,16 +30,37 @@ impl Container {
         let container = Arc::clone(self);
         tokio::spawn(async move {
             let exit = exited.await;
-            // Its start comes first.
-            let _started = process.starting.lock().await;
-            if process.kind() == Kind::Init {
-                process.ending();
-                container.end_processes().await;
+            tokio::select! {
+                // Never ready: the branch below is what ends this.
+                () = container.abandon_starts(process.kind()) => {}
+                () = container.settle_exit(&process, exit) => {}
             }
-            container.oom.before_exit(&process, exit).await;
-            container.announce_exit(&process, exit);
             drop(running);
         });
+    }
+
+    async fn settle_exit(&self, process: &Process, exit: Exit) {
+        // Its start comes first.
+        let _started = process.starting.lock().await;
+        if process.kind() == Kind::Init {
+            process.ending();
+            self.end_processes().await;
+        }
+        self.oom.before_exit(process, exit).await;
+        self.announce_exit(process, exit);
+    }
+
+    /// When the init has ended and a call of the runtime that starts something in the container
+    /// does not come to its end, ends that: the init's exit waits for it. Does not return.
+    async fn abandon_starts(&self, ended: Kind) {
+        if ended == Kind::Init {
+            tokio::time::sleep(OVERDUE).await;
+            self.init.abandon_start();
+            for exec in lock(&self.execs).values() {
+                exec.abandon_start();
+            }
+        }
+        std::future::pending().await
     }
 
     /// After the init: sees to it that no process of the container is left, and waits until

@@ -59,6 +59,12 @@ impl Container {
             return match self.init_has_ended().await? {
                 // It ended before the signal came.
                 true => Err(finished()),
+                // It must not depend on a runtime that hangs whether a container can be ended.
+                false if signal == SIGKILL && matches!(error, Error::Hung { .. }) => {
+                    log::error!("{error}; the init of {} is killed without it", self.id);
+                    self.signal_all(SIGKILL).await?;
+                    self.thaw().await
+                }
                 false => Err(error),
             };
         }
@@ -74,6 +80,12 @@ impl Container {
         if let Err(error) = self.run_unplaced(Call::Resume).await {
             log::debug!("thaw {} after killing it: {error}", self.id);
         }
+    }
+
+    /// Thaws the container without the runtime.
+    pub(super) async fn thaw(&self) -> Result<()> {
+        let tracking = Arc::clone(&self.tracking);
+        blocking(move || tracking.thaw()).await
     }
 
     /// Sends a signal to every process of the container; tells to how many. The runtimes' own

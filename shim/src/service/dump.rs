@@ -13,7 +13,7 @@ impl Service {
         let mut creating = Vec::new();
         for (id, slot) in lock(&self.parts.containers).iter() {
             match slot {
-                Slot::Creating => creating.push(format!("container {id}: is being created")),
+                Slot::Creating(..) => creating.push(format!("container {id}: is being created")),
                 Slot::Created(container) => containers.push(Arc::clone(container)),
             }
         }

@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{fifo, logger::Logger, unusable};
 use crate::{
+    caller::Caller,
     error::{Error, Result},
     lock::lock,
 };
@@ -66,7 +67,14 @@ impl Copies {
     {
         match sink {
             Sink::Path(path) if fifo::is_fifo(&path)? => {
-                let _reader = fifo::reader_of(&path).await?;
+                let caller = Caller::current();
+                let _reader = tokio::select! {
+                    reader = fifo::reader_of(&path) => reader?,
+                    () = caller.gone() => {
+                        let why = format!("nobody read {path} when the client gave up");
+                        return Err(Error::DeadlineExceeded(why));
+                    }
+                };
                 self.fifos
                     .copy_to_fifo(from, &path)
                     .map_err(failed("copy output"))?;

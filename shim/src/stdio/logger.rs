@@ -23,6 +23,7 @@ use tokio::{
 
 use super::{descriptors, fifo, uri::Uri};
 use crate::{
+    caller::Caller,
     error::{Error, Result},
     guard::blocking,
     reaper::{Exited, Reaper},
@@ -111,9 +112,11 @@ impl Program {
             exited,
             pipes: [stdout_writer, stderr_writer],
         };
-        let outcome = match timeout(READY, is_ready(ready)).await {
-            Ok(outcome) => outcome.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("not ready after {READY:?}")),
+        let caller = Caller::current();
+        let outcome = tokio::select! {
+            outcome = is_ready(ready) => outcome.map_err(|error| error.to_string()),
+            () = sleep(READY) => Err(format!("not ready after {READY:?}")),
+            () = caller.gone() => Err("not ready when the client gave up".to_owned()),
         };
         match outcome {
             Ok(()) => Ok(logger),
