@@ -11,6 +11,8 @@ need_cargo
 step() { echo "== $*"; as_owner "$@"; }
 
 step cargo fmt --all --check
+# a workspace of its own
+step cargo fmt --manifest-path cgroups/fuzz/Cargo.toml --check
 step cargo clippy --quiet --workspace --all-targets -- -D warnings
 step cargo clippy --quiet --workspace --all-targets --features containerd-shim-lazycg/faults -- -D warnings
 if command -v shellcheck > /dev/null; then
