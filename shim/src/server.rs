@@ -168,6 +168,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
     };
     let service = Service::new(&plan.namespace, plan.records, shared, Arc::clone(exit));
     signals.serve(&service, exit);
+    service.end_if_deserted();
     let service = Arc::new(service);
     let listener = Listener::try_from(plan.listener).map_err(failed())?;
     let mut as_v2 = create_task(service.clone());

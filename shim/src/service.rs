@@ -7,7 +7,11 @@ mod dump;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -34,6 +38,11 @@ use crate::{
     record::Records,
 };
 
+/// How long a shim waits for a container when it has none. containerd asks for one at once after
+/// `start`, and says that it needs the shim no more after the last; when it or the `start` is
+/// killed in between, nobody ever does. containerd cleans up after a shim that ends.
+const DESERTED: Duration = Duration::from_secs(60);
+
 /// The service of one shim.
 #[derive(Clone)]
 pub(crate) struct Service {
@@ -45,6 +54,8 @@ struct Parts {
     records: Records,
     shared: Shared,
     containers: Mutex<HashMap<String, Slot>>,
+    /// How many creations have been asked for.
+    creations: AtomicU64,
     exit: Arc<ExitSignal>,
 }
 
@@ -70,6 +81,7 @@ impl Service {
                 records,
                 shared,
                 containers: Mutex::default(),
+                creations: AtomicU64::new(0),
                 exit,
             }),
         }
@@ -94,6 +106,7 @@ impl Service {
                 slot.insert(Slot::Creating(Caller::current(), busy))
             }
         };
+        self.parts.creations.fetch_add(1, Ordering::Relaxed);
         // Frees the name unless the container takes it, also when the creation panics.
         let reserved = Reserved {
             parts: &self.parts,
@@ -104,7 +117,14 @@ impl Service {
             namespace: self.parts.namespace.clone(),
             records: self.parts.records.clone(),
         };
-        let container = container::create(self.parts.shared.clone(), request).await?;
+        let container = match container::create(self.parts.shared.clone(), request).await {
+            Ok(container) => container,
+            Err(error) => {
+                drop(reserved);
+                self.end_if_deserted();
+                return Err(error);
+            }
+        };
         reserved.take(Arc::clone(&container));
         Ok(container)
     }
@@ -127,8 +147,26 @@ impl Service {
         let deleted = self.container(id)?.delete(exec_id).await?;
         if exec_id.is_empty() {
             lock(&self.parts.containers).remove(id);
+            self.end_if_deserted();
         }
         Ok(deleted)
+    }
+
+    /// Ends the shim if it has no container now and none is asked for in a while.
+    pub(crate) fn end_if_deserted(&self) {
+        if !lock(&self.parts.containers).is_empty() {
+            return;
+        }
+        let parts = Arc::clone(&self.parts);
+        let creations = parts.creations.load(Ordering::Relaxed);
+        tokio::spawn(async move {
+            tokio::time::sleep(DESERTED).await;
+            let empty = lock(&parts.containers).is_empty();
+            if empty && parts.creations.load(Ordering::Relaxed) == creations {
+                log::warn!("nobody has asked for a container for {DESERTED:?}: ending");
+                parts.exit.signal();
+            }
+        });
     }
 
     fn shutdown_if_idle(&self) {
