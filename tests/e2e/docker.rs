@@ -275,6 +275,33 @@ fn stats_without_limits_show_the_hosts() {
 }
 
 #[test]
+fn the_oom_killer_shows_in_inspect() {
+    let docker = Docker::start();
+    docker.start_container(
+        "box",
+        &[],
+        &[
+            "sh",
+            "-c",
+            "while ! test -e /go; do sleep 0.05; done; tail /dev/zero",
+        ],
+    );
+    docker
+        .run(&["update", "--memory", "32m", "--memory-swap", "32m", "box"])
+        .ok();
+    docker.run(&["exec", "box", "touch", "/go"]).ok();
+    wait_until("the container has ended", SOON, || {
+        docker.inspect("box", "{{.State.Status}}") == "exited"
+    });
+    assert_eq!(
+        docker.inspect("box", "{{.State.OOMKilled}} {{.State.ExitCode}}"),
+        "true 137"
+    );
+    docker.run(&["rm", "box"]).ok();
+    docker.assert_nothing_left();
+}
+
+#[test]
 fn containers_outlive_a_restart_of_the_engine() {
     let mut docker = Docker::start();
     docker.start_container("box", &[], SLEEP);
