@@ -1,6 +1,7 @@
 //! A containerd of the test's own.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fmt,
     fs::{self, File},
@@ -8,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
 use crate::{
@@ -279,6 +281,39 @@ impl Daemon {
     /// The shims that run for this daemon.
     pub fn shims(&self) -> Vec<i32> {
         self.leftovers.shims()
+    }
+
+    /// Shims and the OCI runtimes that they run: all that inherited the daemon's environment,
+    /// the daemon itself excepted.
+    pub fn helpers(&self) -> Vec<i32> {
+        self.leftovers.helpers()
+    }
+
+    /// containerd's pid.
+    pub fn pid(&self) -> i32 {
+        self.child.as_ref().expect("it runs").id() as i32
+    }
+
+    /// How much of its containers there is: processes, cgroups, mounts, and states (bundles,
+    /// records, runtimes' states).
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        self.leftovers.counts()
+    }
+
+    /// Waits until nothing of its containers is left; what is left when `patience` is over.
+    pub fn wait_for_nothing(&self, patience: Duration) -> Vec<String> {
+        self.leftovers.wait_for_none(patience)
+    }
+
+    /// The socket of the shim that serves the container or group `id`, in the folder that all
+    /// containerds of a host share.
+    pub fn socket(&self, id: &str) -> PathBuf {
+        let named = self.address().join(&self.namespace).join(id);
+        let named = named.into_os_string().into_encoded_bytes();
+        let hash = command::run_with_input(&mut Command::new("sha256sum"), &named).ok();
+        let hash = hash.text();
+        let hash = hash.split_whitespace().next().expect("a hash");
+        Path::new("/run/containerd/s").join(hash)
     }
 
     /// Panics if, after its containers have been deleted, something of them is left: a shim,

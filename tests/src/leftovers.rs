@@ -1,6 +1,7 @@
 //! What a daemon's containers must not leave behind, and its removal when a test failed.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     thread,
@@ -74,7 +75,7 @@ impl Leftovers {
 
     /// Shims, and runtimes that they run: what inherited the daemon's environment, except the
     /// daemon itself, which is not a shim.
-    fn helpers(&self) -> Vec<i32> {
+    pub(crate) fn helpers(&self) -> Vec<i32> {
         let folder = self.folder.display().to_string();
         let mut pids = process::all();
         pids.retain(|pid| process::has_environment(*pid, self.mark, &folder));
@@ -121,6 +122,18 @@ impl Leftovers {
         found
     }
 
+    /// How many of each kind of thing there are.
+    pub(crate) fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts: BTreeMap<String, usize> = ["cgroup", "mount", "process", "state"]
+            .map(|kind| (kind.to_string(), 0))
+            .into();
+        for line in self.list() {
+            let kind = line.split(' ').next().unwrap_or_default();
+            *counts.entry(kind.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
     /// Mounts in the daemon's folder, and below /sys those that were not there before.
     fn mounts(&self) -> Vec<String> {
         mount_points(|point| {
@@ -160,21 +173,22 @@ impl Leftovers {
         folders
     }
 
-    #[track_caller]
-    pub(crate) fn assert_none(&self) {
-        let end = Instant::now() + SOON;
+    /// Waits until nothing is left; what is left when `patience` is over.
+    pub(crate) fn wait_for_none(&self, patience: Duration) -> Vec<String> {
+        let end = Instant::now() + patience;
         loop {
             let left = self.list();
-            if left.is_empty() {
-                return;
+            if left.is_empty() || Instant::now() > end {
+                return left;
             }
-            assert!(
-                Instant::now() < end,
-                "left behind:\n  {}",
-                left.join("\n  ")
-            );
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_none(&self) {
+        let left = self.wait_for_none(SOON);
+        assert!(left.is_empty(), "left behind:\n  {}", left.join("\n  "));
     }
 
     /// Removes everything, as far as it can be removed, and never panics: it runs while a

@@ -1,7 +1,13 @@
 //! A shim started by the test itself, as containerd starts one: for what `ctr` cannot do, such
 //! as leaving a container created and not started.
 
-use std::{fs, io, path::PathBuf, process::Command, thread, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
 
 use containerd_shim_protos::{
     api,
@@ -54,6 +60,23 @@ impl<'a> ShimByHand<'a> {
             bundle,
             address,
         }
+    }
+
+    /// Another container of the same shim, as of a pod.
+    #[track_caller]
+    pub fn another(&self, id: &str, edit: impl FnOnce(&mut Value)) -> ShimByHand<'a> {
+        ShimByHand {
+            daemon: self.daemon,
+            id: id.to_string(),
+            bundle: write_bundle(self.daemon, id, edit),
+            address: self.address.clone(),
+            client: TaskClient::connect(&self.address, self.client.version()),
+        }
+    }
+
+    /// Its bundle.
+    pub fn bundle(&self) -> &Path {
+        &self.bundle
     }
 
     /// The address of its socket.
@@ -236,12 +259,7 @@ impl<'a> ShimByHand<'a> {
 /// Makes a bundle for a container that sleeps, with what `edit` changes.
 #[track_caller]
 pub fn make_bundle(daemon: &Daemon, id: &str, edit: impl FnOnce(&mut Value)) -> PathBuf {
-    let bundle = daemon.folder().join("bundles").join(id);
-    fs::create_dir_all(&bundle).expect("make a bundle");
-    let cgroup = format!("/{}/{id}", daemon.namespace());
-    let mut spec = spec::spec(&["sleep".to_string(), "3600".to_string()], &cgroup);
-    edit(&mut spec);
-    fs::write(bundle.join("config.json"), spec.to_string()).expect("write a config.json");
+    let bundle = write_bundle(daemon, id, edit);
     // containerd gives a shim a fifo for its log, and reads it.
     let fifo = bundle.join("log");
     nix::unistd::mkfifo(&fifo, Mode::from_bits_truncate(0o600)).expect("make a fifo");
@@ -254,6 +272,17 @@ pub fn make_bundle(daemon: &Daemon, id: &str, edit: impl FnOnce(&mut Value)) -> 
             let _ = io::copy(&mut from, &mut to);
         }
     });
+    bundle
+}
+
+/// Makes a bundle without a log: for a container of a shim that runs.
+fn write_bundle(daemon: &Daemon, id: &str, edit: impl FnOnce(&mut Value)) -> PathBuf {
+    let bundle = daemon.folder().join("bundles").join(id);
+    fs::create_dir_all(&bundle).expect("make a bundle");
+    let cgroup = format!("/{}/{id}", daemon.namespace());
+    let mut spec = spec::spec(&["sleep".to_string(), "3600".to_string()], &cgroup);
+    edit(&mut spec);
+    fs::write(bundle.join("config.json"), spec.to_string()).expect("write a config.json");
     bundle
 }
 

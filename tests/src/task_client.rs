@@ -46,6 +46,11 @@ impl TaskClient {
         }
     }
 
+    /// The version that is spoken.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// Calls a method.
     pub fn call<Q: Message, A: Message>(&self, method: &str, request: &Q) -> Result<A, Error> {
         self.call_within(DEADLINE, method, request)
