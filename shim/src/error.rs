@@ -30,6 +30,14 @@ pub enum Error {
     /// Options, annotations, config.json or a request are not as they must be.
     #[error("{0}")]
     InvalidArgument(String),
+    /// A config.json is not as it must be.
+    #[error("{}: {why}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A system call that has no path failed.
     #[error("{operation}: {source}")]
     System {
@@ -63,6 +71,14 @@ pub enum Error {
         operation: String,
         /// What its time was up by.
         why: Hang,
+    },
+    /// The OCI runtime cannot be run at all.
+    #[error("OCI runtime {name:?}: {why}", name = name.display())]
+    NoRuntime {
+        /// What the options name.
+        name: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// The OCI runtime answered with a failure.
     #[error("{operation} failed: {}", message.as_ref().unwrap_or(ending))]
@@ -150,12 +166,18 @@ impl Error {
             Error::Cgroups(error) => cgroups_code(error),
             Error::Io { .. }
             | Error::System { .. }
+            | Error::Config { .. }
+            | Error::NoRuntime { .. }
             | Error::Runtime { .. }
-            | Error::Mount { .. }
-            | Error::Panicked(_) => Code::INTERNAL,
+            | Error::Mount { .. } => OTHER,
+            Error::Panicked(_) => Code::INTERNAL,
         }
     }
 }
+
+/// What the stock shim answers where no code fits. containerd 2 passes on INTERNAL as such, and
+/// clients take that for a defect of containerd.
+const OTHER: Code = Code::UNKNOWN;
 
 /// The code of a cgroup error: who has to do something about it.
 fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
@@ -172,11 +194,11 @@ fn cgroups_code(error: &lazy_cgroups::Error) -> Code {
             // A limit below what is used now (of the cgroup, or of processes that are to move
             // into it with their memory): the same request may succeed later.
             Some(libc::EBUSY | libc::ENOMEM) => Code::FAILED_PRECONDITION,
-            _ => Code::INTERNAL,
+            _ => OTHER,
         },
         E::Unsupported(_) => Code::FAILED_PRECONDITION,
         E::Step { source, .. } => cgroups_code(source),
-        _ => Code::INTERNAL,
+        _ => OTHER,
     }
 }
 
@@ -225,6 +247,13 @@ mod tests {
             (Error::Unimplemented("x".into()), Code::UNIMPLEMENTED),
             (Error::Panicked("x".into()), Code::INTERNAL),
             (
+                Error::NoRuntime {
+                    name: "x".into(),
+                    why: String::new(),
+                },
+                Code::UNKNOWN,
+            ),
+            (
                 Error::Cgroups(lazy_cgroups::Error::InvalidResource {
                     field: "cpu.cpus".into(),
                     reason: "99 is not there".into(),
@@ -239,7 +268,7 @@ mod tests {
                 Error::Cgroups(refused(libc::EBUSY)),
                 Code::FAILED_PRECONDITION,
             ),
-            (Error::Cgroups(refused(libc::EIO)), Code::INTERNAL),
+            (Error::Cgroups(refused(libc::EIO)), Code::UNKNOWN),
             (
                 Error::Cgroups(lazy_cgroups::Error::Step {
                     step: Step::WriteLimits,

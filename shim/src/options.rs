@@ -126,10 +126,10 @@ impl Options {
     /// deleted when its options name a runtime that is gone.
     pub fn find_runtime(&self, search: Option<&OsStr>) -> Result<PathBuf> {
         let refuse = |why: String| {
-            Err(Error::InvalidArgument(format!(
-                "OCI runtime {:?}: {why}",
-                self.runtime
-            )))
+            Err(Error::NoRuntime {
+                name: self.runtime.clone(),
+                why,
+            })
         };
         if self.runtime.is_absolute() {
             return if is_executable(&self.runtime) {

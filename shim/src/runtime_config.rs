@@ -42,8 +42,10 @@ impl RuntimeConfig {
         let config = bundle.join(CONFIG);
         let aside = bundle.join(ASIDE);
         let theirs = fs::read_to_string(&config).map_err(Error::io("read", &config))?;
-        let ours = reduced(&theirs, cgroups_path)
-            .map_err(|error| Error::InvalidArgument(format!("{}: {error}", config.display())))?;
+        let ours = reduced(&theirs, cgroups_path).map_err(|error| Error::Config {
+            file: config.clone(),
+            why: error.to_string(),
+        })?;
         // A link, not a rename: at no moment is there no config.json.
         fs::hard_link(&config, &aside).map_err(Error::io("keep config.json as", &aside))?;
         let put = RuntimeConfig {

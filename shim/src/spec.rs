@@ -97,16 +97,23 @@ impl Spec {
 
     /// Reads the content of a config.json; `bundle` resolves a relative root.
     pub fn parse(json: &str, bundle: &Path, id: &str) -> Result<Spec> {
-        let raw: Raw = serde_json::from_str(json).map_err(|error| {
+        fn wrong<E: ToString>(bundle: &Path) -> impl FnOnce(E) -> Error {
             let file = bundle.join(CONFIG);
-            Error::InvalidArgument(format!("{}: {error}", file.display()))
-        })?;
+            move |error| Error::Config {
+                file,
+                why: error.to_string(),
+            }
+        }
+        let raw: Raw = serde_json::from_str(json).map_err(wrong(bundle))?;
         let annotations = raw.annotations.unwrap_or_default();
         let linux = raw.linux.unwrap_or_default();
         let resources = linux.resources.as_deref().map(RawValue::get);
         Ok(Spec {
-            cgroups_path: CgroupsPath::parse(linux.cgroups_path.as_deref(), id)?,
-            resources: resources.map_or(Ok(Resources::default()), Resources::from_spec_json)?,
+            cgroups_path: CgroupsPath::parse(linux.cgroups_path.as_deref(), id)
+                .map_err(wrong(bundle))?,
+            resources: resources
+                .map_or(Ok(Resources::default()), Resources::from_spec_json)
+                .map_err(wrong(bundle))?,
             traits: traits(&annotations, &raw.mounts.unwrap_or_default(), bundle),
             terminal: raw.process.unwrap_or_default().terminal,
             private_pid_namespace: linux

@@ -70,7 +70,10 @@ fn serve(request: &Request, bundle: &Path) -> Result<String> {
     let config = bundle.join("config.json");
     let json = std::fs::read_to_string(&config).map_err(Error::io("read", &config))?;
     let grouping = group(&json)
-        .map_err(|error| Error::InvalidArgument(format!("{}: {error}", config.display())))?
+        .map_err(|error| Error::Config {
+            file: config.clone(),
+            why: error.to_string(),
+        })?
         .unwrap_or_else(|| request.start.id.clone());
     let options = Options::load(Path::new(CONFIG_FILE), request.options())?;
     let address = request.start.socket_address(&grouping);
