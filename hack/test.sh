@@ -39,7 +39,7 @@ for version in 1.7 2.1; do
     export LAZYCG_TEST_CONTAINERD=$folder
     suites_title="containerd $version: "
     cargo_suites --workspace --features $features \
-        --test lifecycle --test exec --test update --test recovery
+        --test lifecycle --test exec --test update --test recovery --test 'parity_*'
 done
 unset LAZYCG_TEST_CONTAINERD suites_title
 

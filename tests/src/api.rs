@@ -15,7 +15,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use crate::wait::{SOON, wait_until};
 
 pub use self::{
-    containers::{NewContainer, options},
+    containers::{NewContainer, options, runc_options},
     events::{Events, TaskEvent},
     tasks::{Exit, NewExec, NewTask, process_any, resources_any},
 };

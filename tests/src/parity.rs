@@ -5,6 +5,7 @@
 //! A scenario notes what it sees ([`Seen`]); the stock shim's notes are the reference. What
 //! differs because crun is not runc is declared with the scenario, value by value.
 
+mod run;
 mod seen;
 mod task;
 mod world;

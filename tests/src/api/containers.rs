@@ -37,8 +37,9 @@ pub fn options(runtime: Runtime, oci_runtime: OciRuntime) -> Any {
     }
 }
 
-/// A `containerd.runc.v1.Options` with what `edit` sets.
-fn runc_options(edit: impl FnOnce(&mut oci::Options)) -> Any {
+/// A `containerd.runc.v1.Options` with what `edit` sets: the stock shim's own, which lazycg
+/// takes too.
+pub fn runc_options(edit: impl FnOnce(&mut oci::Options)) -> Any {
     let mut options = oci::Options::new();
     edit(&mut options);
     Any {

@@ -77,6 +77,13 @@ impl Seen {
         }
     }
 
+    /// Whether there is this note.
+    pub(super) fn has(&self, label: &str, value: &str) -> bool {
+        self.notes
+            .iter()
+            .any(|note| note.0 == label && note.1 == value)
+    }
+
     /// This with every note `label` changed to `value`.
     pub(super) fn with(mut self, label: &str, value: &str) -> Seen {
         for note in &mut self.notes {
