@@ -13,8 +13,8 @@
 //! - `container`, `process`: what is done with them; `state`: what may be done when;
 //! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
 //!   is given; `metrics`: its figures; `oom`: what it has no memory for;
-//! - `reaper`, `spawner`, `events`, `guard`, `caller`, `logging`, `signals`: what the
-//!   others stand on.
+//! - `reaper`, `spawner`, `file_limit`, `events`, `guard`, `caller`, `logging`, `signals`: what
+//!   the others stand on.
 
 mod bootstrap;
 mod caller;
@@ -25,6 +25,7 @@ pub mod error;
 mod events;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod file_limit;
 mod guard;
 pub mod info;
 mod lock;

@@ -23,7 +23,7 @@ use crate::{
     container::Shared,
     error::{Error, Result},
     events::Events,
-    logging,
+    file_limit, logging,
     oom::OomLog,
     readiness::Readiness,
     reaper::Reaper,
@@ -92,6 +92,10 @@ fn prepare(flags: &Flags, socket: OwnedFd) -> Result<Plan> {
         .map_err(|_| Error::InvalidArgument(format!("{TTRPC_ADDRESS} is not set")))?;
     let bundle = std::env::current_dir().map_err(Error::system("find the bundle"))?;
     logging::init(&bundle, flags.debug)?;
+    if let Err(error) = file_limit::raise() {
+        // Then it does with what it was given.
+        log::warn!("raise the limit of open files: {error}");
+    }
     // Away from the session and the process group of containerd and of whoever has started
     // that: a signal for them is not for the containers.
     nix::unistd::setsid().map_err(Error::system("make a session"))?;
