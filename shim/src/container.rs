@@ -156,6 +156,16 @@ impl Container {
         Ok(pids.into_iter().map(|pid| (pid, exec_of(pid))).collect())
     }
 
+    /// Whether what its processes leave behind becomes the shim's.
+    pub(crate) fn leaves_orphans(&self) -> bool {
+        !self.private_pid_namespace
+    }
+
+    /// An orphan of this container was killed.
+    pub(crate) async fn orphan_killed(&self, pid: i32) {
+        self.oom.look_for(pid, self.init.log_position()).await;
+    }
+
     /// The container's figures.
     pub(crate) async fn stats(&self) -> Result<Stats> {
         let placement = Arc::clone(&self.placement);

@@ -2,8 +2,9 @@
 //!
 //! Where it has a memory cgroup of its own, the kernel counts there whom it kills, and says when
 //! to look. In the hierarchy's root nobody counts for it: there the kernel's log tells whether a
-//! process that has ended by SIGKILL was killed for want of memory. What ends in a PID namespace
-//! below the init does not come to the shim and remains unknown.
+//! process that has ended by SIGKILL was killed for want of memory: an init, an exec, or what a
+//! container without a PID namespace of its own has left to the shim. What ends in a PID
+//! namespace below the init does not come to the shim and remains unknown.
 
 mod log;
 mod signal;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use containerd_shim_protos::{events::task::TaskOOM, topics::TASK_OOM_EVENT_TOPIC};
-use lazy_cgroups::oom::{Kills, OomWatch, Sighting};
+use lazy_cgroups::oom::{Kills, OomWatch, Sighting, kernel_log::Position};
 use tokio::task::JoinHandle;
 
 pub(crate) use self::log::OomLog;
@@ -28,11 +29,8 @@ use crate::{
     lock::lock,
     placement::Placement,
     process::Process,
-    reaper::Exit,
+    reaper::{Exit, KILLED},
 };
-
-/// The status of a process that SIGKILL has ended.
-const KILLED: u32 = 128 + libc::SIGKILL as u32;
 
 /// How long to wait for a kill that the kernel has announced before the next look.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -106,15 +104,22 @@ impl Oom {
 
     /// Before the exit of `process` is told: tells of the OOM that has killed it, or another.
     pub(crate) async fn before_exit(self: &Arc<Self>, process: &Process, exit: Exit) {
-        let armed = self.is_armed();
-        if !armed && exit.status != KILLED {
+        if !self.is_armed() && exit.status != KILLED {
             return;
         }
-        let (oom, pid, since) = (Arc::clone(self), process.pid(), process.log_position());
+        if let Some(pid) = process.pid() {
+            self.look_for(pid, process.log_position()).await;
+        }
+    }
+
+    /// Tells of the OOM that has killed `pid`, if it was one. What the kernel's log said before
+    /// `since` is about others of this pid.
+    pub(crate) async fn look_for(self: &Arc<Self>, pid: i32, since: Position) {
+        let oom = Arc::clone(self);
         let looked = blocking(move || {
-            if armed {
+            if oom.is_armed() {
                 oom.look();
-            } else if pid.is_some_and(|pid| oom.shared.oom_log.take_kill_of(pid, since)) {
+            } else if oom.shared.oom_log.take_kill_of(pid, since) {
                 oom.publish();
             }
             Ok(())

@@ -17,7 +17,7 @@ use std::{
     time::SystemTime,
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     lock::lock,
@@ -53,6 +53,9 @@ impl Future for Exited {
     }
 }
 
+/// The status of a process that SIGKILL has ended.
+pub(crate) const KILLED: u32 = 128 + libc::SIGKILL as u32;
+
 /// Spawns children and reaps them.
 #[derive(Debug)]
 pub(crate) struct Reaper {
@@ -68,6 +71,8 @@ struct Children {
     /// Exits of processes that nobody watched, kept while one of those calls may turn out to
     /// have left one of them. Pids do not come around within one call.
     unclaimed: HashMap<i32, Exit>,
+    /// Who is told of processes that nobody watched and that SIGKILL has ended.
+    killed_orphans: Option<mpsc::UnboundedSender<i32>>,
 }
 
 impl Children {
@@ -82,7 +87,18 @@ impl Children {
             // Whoever dropped the other end does not want to know.
             Some(sender) => drop(sender.send(exit)),
             None if self.expectations > 0 => drop(self.unclaimed.insert(pid, exit)),
-            None => log::debug!("orphan {pid} ended with {}", exit.status),
+            None => self.orphan_ended(pid, exit),
+        }
+    }
+
+    fn orphan_ended(&self, pid: i32, exit: Exit) {
+        log::debug!("orphan {pid} ended with {}", exit.status);
+        if exit.status == KILLED
+            && let Some(killed) = &self.killed_orphans
+            && killed.send(pid).is_err()
+        {
+            // The shim ends.
+            log::debug!("nobody asks for killed orphans any more");
         }
     }
 }
@@ -118,6 +134,13 @@ impl Reaper {
         // when exec fails, and panics if somebody else has reaped it.
         let pid = spawn()?.id() as i32;
         Ok((pid, children.watch(pid)))
+    }
+
+    /// The pids of processes that containers have left to the shim and that SIGKILL has ended.
+    pub(crate) fn killed_orphans(&self) -> mpsc::UnboundedReceiver<i32> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.children).killed_orphans = Some(sender);
+        receiver
     }
 
     /// Announces a runtime call that will leave a process behind, whose pid is known only
@@ -227,7 +250,9 @@ impl Drop for Expectation {
         let mut children = lock(&self.reaper.children);
         children.expectations -= 1;
         if children.expectations == 0 {
-            children.unclaimed.clear();
+            for (pid, exit) in std::mem::take(&mut children.unclaimed) {
+                children.orphan_ended(pid, exit);
+            }
         }
     }
 }
@@ -277,6 +302,31 @@ mod tests {
         let reaper = Reaper::new().unwrap();
         lock(&reaper.children).ended(11, EXIT);
         assert!(lock(&reaper.children).unclaimed.is_empty());
+    }
+
+    #[test]
+    fn killed_orphans_are_told_of_and_no_others() {
+        const BY_KILL: Exit = Exit {
+            status: KILLED,
+            ..EXIT
+        };
+        let reaper = Reaper::new().unwrap();
+        let mut orphans = reaper.killed_orphans();
+        let _watched = lock(&reaper.children).watch(9);
+        for (pid, exit) in [(9, BY_KILL), (10, EXIT), (11, BY_KILL)] {
+            lock(&reaper.children).ended(pid, exit);
+        }
+        assert_eq!(orphans.try_recv(), Ok(11));
+        // While a runtime call may have left it behind it may not be one.
+        let (first, second) = (reaper.expect(), reaper.expect());
+        for pid in [12, 13] {
+            lock(&reaper.children).ended(pid, BY_KILL);
+        }
+        let _adopted = first.adopt(12);
+        assert!(orphans.try_recv().is_err());
+        drop(second);
+        assert_eq!(orphans.try_recv(), Ok(13));
+        assert!(orphans.try_recv().is_err());
     }
 
     #[test]

@@ -165,6 +165,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
     let reaper = Reaper::new().map_err(failed())?;
     tokio::spawn(Arc::clone(&reaper).run(children));
     tokio::spawn(Arc::clone(events).forward(plan.containerd));
+    let orphans = reaper.killed_orphans();
     let shared = Shared {
         reaper,
         events: Arc::clone(events),
@@ -173,6 +174,7 @@ async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Res
     let service = Service::new(&plan.namespace, plan.records, shared, Arc::clone(exit));
     signals.serve(&service, exit);
     service.end_if_deserted();
+    tokio::spawn(service.clone().see_to_orphans(orphans));
     let service = Arc::new(service);
     let listener = Listener::try_from(plan.listener).map_err(failed())?;
     let mut as_v2 = create_task(service.clone());

@@ -27,6 +27,7 @@ use containerd_shim_protos::{
     shim_async::Task,
     ttrpc::{self, r#async::TtrpcContext},
 };
+use tokio::sync::mpsc;
 
 use crate::{
     caller::Caller,
@@ -65,6 +66,15 @@ enum Slot {
     Creating(Caller, Arc<tokio::sync::Mutex<()>>),
     /// By a container.
     Created(Arc<Container>),
+}
+
+impl Slot {
+    fn container(&self) -> Option<Arc<Container>> {
+        match self {
+            Slot::Creating(..) => None,
+            Slot::Created(container) => Some(Arc::clone(container)),
+        }
+    }
 }
 
 impl Service {
@@ -167,6 +177,21 @@ impl Service {
                 parts.exit.signal();
             }
         });
+    }
+
+    /// Sees to orphans that SIGKILL has ended, for ever.
+    pub(crate) async fn see_to_orphans(self, mut killed: mpsc::UnboundedReceiver<i32>) {
+        while let Some(pid) = killed.recv().await {
+            let all: Vec<_> = lock(&self.parts.containers)
+                .values()
+                .filter_map(Slot::container)
+                .filter(|container| container.leaves_orphans())
+                .collect();
+            // The dead do not say whose they were: of several containers it could be any.
+            if let [only] = all.as_slice() {
+                only.orphan_killed(pid).await;
+            }
+        }
     }
 
     fn shutdown_if_idle(&self) {

@@ -312,15 +312,54 @@ impl Drop for TestCgroup {
     }
 }
 
-/// A shell that becomes the glutton when `/tmp/NAME` exists in the container.
+/// A shell that becomes the glutton when `/run/NAME` exists in the container.
 fn waiting_glutton(name: &str) -> String {
-    format!("until test -e /tmp/{name}; do sleep 0.05; done; exec workload alloc 256m --exit")
+    format!("until test -e /run/{name}; do sleep 0.05; done; exec workload alloc 256m --exit")
+}
+
+#[test]
+fn in_the_root_of_memory_an_orphan_is_killed() {
+    if !is_lazycg() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let events = daemon.events();
+    let elsewhere = TestCgroup::limited(&daemon, "elsewhere");
+    let script = format!("(sh -c '{}' &); exec sleep 3600", waiting_glutton("orphan"));
+    let container = daemon
+        .container("a")
+        .command(&["sh", "-c", &script])
+        .spec(without_pid_namespace)
+        .start();
+    let [shim] = daemon.shims()[..] else {
+        panic!("one shim runs");
+    };
+    let orphan = wait_for("an orphan that is the shim's", SOON, || {
+        let mut children = process::children(shim).into_iter();
+        children.find(|pid| {
+            let line = process::command_line(*pid).join(" ");
+            *pid != container.pid() && line.contains("/run/orphan")
+        })
+    });
+    elsewhere.take(orphan);
+    let_go(&container, "orphan");
+    events.wait_for("a", OOM);
+    assert_eq!(container.status(), Status::Running);
+    container.delete();
+    settle(&daemon, &events);
+    assert_eq!(ooms(&events, "a"), 1);
+    drop(elsewhere);
+    daemon.assert_nothing_left();
+}
+
+fn without_pid_namespace(spec: &mut serde_json::Value) {
+    let namespaces = spec["linux"]["namespaces"].as_array_mut();
+    let namespaces = namespaces.expect("namespaces is a list");
+    namespaces.retain(|namespace| namespace["type"] != "pid");
 }
 
 fn let_go(container: &Container<'_>, name: &str) {
-    container
-        .sh(&format!("mkdir -p /tmp && touch /tmp/{name}"))
-        .ok();
+    container.sh(&format!("touch /run/{name}")).ok();
 }
 
 /// The host's own shortage cannot be had without harm. To the shim a process that is killed
