@@ -5,6 +5,7 @@
 //! Kill, state and wait take none of it: neither a long update nor an exec that hangs holds
 //! them up.
 
+mod checkpoint;
 mod create;
 mod delete;
 mod dump;

@@ -308,9 +308,15 @@ impl Task for Service {
         .await
     }
 
-    async fn checkpoint(&self, _: &TtrpcContext, _: CheckpointTaskRequest) -> ttrpc::Result<Empty> {
-        guarded("Checkpoint", async {
-            Err(Error::Unimplemented("checkpoints are not supported".into()))
+    async fn checkpoint(
+        &self,
+        _: &TtrpcContext,
+        request: CheckpointTaskRequest,
+    ) -> ttrpc::Result<Empty> {
+        let service = self.clone();
+        guarded("Checkpoint", async move {
+            service.container(&request.id)?.checkpoint(request).await?;
+            Ok(Empty::new())
         })
         .await
     }

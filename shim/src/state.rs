@@ -44,6 +44,8 @@ pub(crate) enum Action {
     Exec,
     /// Change the container's limits.
     Update,
+    /// Write the container's state to a checkpoint.
+    Checkpoint,
     /// Change its terminal's size.
     Resize,
     /// Delete it.
@@ -92,9 +94,18 @@ impl State {
             (Paused, A::Resume) if kind == Kind::Init => Ok(Running),
             (Created | Running, A::Exec) if kind == Kind::Init => Ok(self),
             (Created | Running | Paused, A::Update) if kind == Kind::Init => Ok(self),
-            (_, A::Start | A::Pause | A::Resume | A::Exec | A::Update | A::Resize | A::Delete) => {
-                Err(Error::FailedPrecondition(refusal(self, kind, action)))
-            }
+            (Running | Paused, A::Checkpoint) if kind == Kind::Init => Ok(self),
+            (
+                _,
+                A::Start
+                | A::Pause
+                | A::Resume
+                | A::Exec
+                | A::Update
+                | A::Checkpoint
+                | A::Resize
+                | A::Delete,
+            ) => Err(Error::FailedPrecondition(refusal(self, kind, action))),
         }
     }
 }
@@ -112,6 +123,7 @@ fn refusal(state: State, kind: Kind, action: Action) -> String {
         Action::Kill => format!("cannot kill a {state} {what}"),
         Action::Exec => format!("cannot exec in a {state} {what}"),
         Action::Update => format!("cannot update a {state} {what}"),
+        Action::Checkpoint => format!("cannot checkpoint a {state} {what}"),
         Action::Resize => format!("cannot resize a {state} {what}"),
         Action::Delete => format!("cannot delete a {state} {what}"),
         Action::Exit => format!("a {state} {what} cannot exit"),
@@ -161,6 +173,7 @@ mod tests {
             (Action::Kill, [c, r, p, N, N]),
             (Action::Exec, [c, r, P, P, P]),
             (Action::Update, [c, r, p, P, P]),
+            (Action::Checkpoint, [P, r, p, P, P]),
             (Action::Resize, [c, r, p, s, P]),
             (Action::Delete, [d, P, P, d, N]),
             (Action::Exit, [s, s, s, s, d]),
@@ -185,6 +198,7 @@ mod tests {
             (Action::Kill, [P, r, p, N, N]),
             (Action::Exec, [P, P, P, P, P]),
             (Action::Update, [P, P, P, P, P]),
+            (Action::Checkpoint, [P, P, P, P, P]),
             (Action::Resize, [c, r, p, P, P]),
             (Action::Delete, [d, P, P, d, N]),
             (Action::Exit, [s, s, s, s, d]),

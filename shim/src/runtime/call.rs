@@ -8,7 +8,7 @@ use std::{
 
 /// How long a call may take that starts no program of the container's or the operator's:
 /// one that hangs must not block the container for ever. Creating, starting and exec may take
-/// as long as the hooks do.
+/// as long as the hooks do, or as the client waits.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A call of the runtime.
@@ -47,6 +47,29 @@ pub(crate) enum Call {
     Pause,
     /// `resume`
     Resume,
+    /// `checkpoint`
+    Checkpoint(Checkpoint),
+}
+
+/// What `checkpoint` is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// Where the image goes.
+    pub(crate) image: PathBuf,
+    /// Where CRIU works and logs.
+    pub(crate) work: PathBuf,
+    /// Whether the container runs on.
+    pub(crate) leave_running: bool,
+    /// `--tcp-established`
+    pub(crate) open_tcp: bool,
+    /// `--ext-unix-sk`
+    pub(crate) external_unix_sockets: bool,
+    /// `--shell-job`
+    pub(crate) terminal: bool,
+    /// `--file-locks`
+    pub(crate) file_locks: bool,
+    /// `--empty-ns`, each
+    pub(crate) empty_namespaces: Vec<String>,
 }
 
 impl Call {
@@ -59,12 +82,13 @@ impl Call {
             Call::Delete => "delete",
             Call::Pause => "pause",
             Call::Resume => "resume",
+            Call::Checkpoint(_) => "checkpoint",
         }
     }
 
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
-            Call::Create { .. } | Call::Start | Call::Exec { .. } => None,
+            Call::Create { .. } | Call::Start | Call::Exec { .. } | Call::Checkpoint(_) => None,
             Call::Kill { .. } | Call::Delete | Call::Pause | Call::Resume => Some(PATIENCE),
         }
     }
@@ -107,6 +131,23 @@ impl Call {
                 }
             }
             Call::Delete => option("--force", None),
+            Call::Checkpoint(checkpoint) => {
+                option("--image-path", Some(&checkpoint.image));
+                option("--work-path", Some(&checkpoint.work));
+                let flags = [
+                    ("--leave-running", checkpoint.leave_running),
+                    ("--tcp-established", checkpoint.open_tcp),
+                    ("--ext-unix-sk", checkpoint.external_unix_sockets),
+                    ("--shell-job", checkpoint.terminal),
+                    ("--file-locks", checkpoint.file_locks),
+                ];
+                for (flag, _) in flags.into_iter().filter(|(_, given)| *given) {
+                    option(flag, None);
+                }
+                for namespace in &checkpoint.empty_namespaces {
+                    option("--empty-ns", Some(Path::new(namespace)));
+                }
+            }
             Call::Kill { .. } | Call::Start | Call::Pause | Call::Resume => {}
         }
         arguments.push(id.into());
@@ -167,6 +208,28 @@ mod tests {
             (Call::Delete, "delete --force box"),
             (Call::Pause, "pause box"),
             (Call::Resume, "resume box"),
+            (
+                Call::Checkpoint(Checkpoint {
+                    image: "/i".into(),
+                    work: "/w".into(),
+                    ..Checkpoint::default()
+                }),
+                "checkpoint --image-path /i --work-path /w box",
+            ),
+            (
+                Call::Checkpoint(Checkpoint {
+                    image: "/i".into(),
+                    work: "/w".into(),
+                    leave_running: true,
+                    open_tcp: true,
+                    external_unix_sockets: true,
+                    terminal: true,
+                    file_locks: true,
+                    empty_namespaces: vec!["network".into(), "ipc".into()],
+                }),
+                "checkpoint --image-path /i --work-path /w --leave-running --tcp-established \
+                 --ext-unix-sk --shell-job --file-locks --empty-ns network --empty-ns ipc box",
+            ),
         ];
         for (call, expected) in table {
             assert_eq!(line(call), expected);
