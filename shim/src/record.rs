@@ -72,7 +72,10 @@ impl Records {
         self.folder.join(namespace).join(format!("{id}.json"))
     }
 
-    /// Writes a record atomically (temporary file, fsync, rename).
+    /// Writes a record atomically (temporary file, rename): who reads it finds the old one or
+    /// the new one, whatever becomes of the shim. Not fsynced: a crash of the host takes with
+    /// it all that a record tells of, processes and cgroups, and containers would wait for a
+    /// disk where /run is on one.
     pub fn write(&self, record: &Record) -> Result<()> {
         check_name("namespace", &record.namespace)?;
         check_name("id", &record.id)?;
@@ -84,7 +87,6 @@ impl Records {
         let temporary = folder.join(format!(".{}.new", record.id));
         let mut file = self.create(&folder, &temporary)?;
         file.write_all(&json)
-            .and_then(|()| file.sync_all())
             .map_err(Error::io("write", &temporary))?;
         fs::rename(&temporary, &path).map_err(Error::io("rename to", &path))
     }
