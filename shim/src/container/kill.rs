@@ -28,6 +28,10 @@ impl Container {
     /// Sends a signal to a process, or with `all` to every process of the container.
     pub(crate) async fn kill(&self, exec_id: &str, signal: u32, all: bool) -> Result<()> {
         let process = self.process(exec_id)?;
+        if process.kind() == Kind::Init && all && process.state() == State::Stopped {
+            // Each of no processes has got it: the stock shim's answer too.
+            return Ok(());
+        }
         process.check(Action::Kill)?;
         match process.kind() {
             Kind::Exec => self.kill_exec(&process, signal),
@@ -40,7 +44,7 @@ impl Container {
             Some(pid) => self
                 .shared
                 .reaper
-                .signal(pid, number(signal)?)
+                .signal(pid, signal.cast_signed())
                 .map_err(Error::system(format!(
                     "send signal {signal} to process {pid}"
                 )))?,
@@ -52,9 +56,7 @@ impl Container {
     async fn kill_init(&self, signal: u32, all: bool) -> Result<()> {
         let paused = self.init.state() == State::Paused;
         if all {
-            if self.signal_all(signal).await? == 0 {
-                return Err(finished());
-            }
+            self.signal_all(signal).await?;
         } else if let Err(error) = self.run_unplaced(Call::Kill { signal }).await {
             return match self.init_has_ended().await? {
                 // It ended before the signal came.
@@ -92,7 +94,7 @@ impl Container {
     /// `kill --all` looks in other cgroups (crun: memory, which the container may be at the
     /// root of) or does nothing at all (runc since 1.2, with a PID namespace).
     async fn signal_all(&self, signal: u32) -> Result<usize> {
-        let number = number(signal)?;
+        let number = signal.cast_signed();
         let tracking = Arc::clone(&self.tracking);
         blocking(move || {
             let mut signalled = BTreeSet::new();
@@ -108,7 +110,7 @@ impl Container {
                     break;
                 }
                 for pid in new {
-                    send(pid, number)?;
+                    send(pid, number);
                 }
             }
             Ok(signalled.len())
@@ -149,18 +151,14 @@ pub(super) fn tracking(placement: &Placement) -> Result<Placement> {
     Placement::from_record(placement.records().clone(), placement.record().clone())
 }
 
-fn number(signal: u32) -> Result<i32> {
-    i32::try_from(signal)
-        .map_err(|_| Error::InvalidArgument(format!("signal {signal}: no such signal")))
-}
-
-fn send(pid: i32, signal: i32) -> Result<()> {
+/// Sends a signal to one of all processes. As with the stock shim's runtime a failure concerns
+/// this one only: the others get the signal nevertheless.
+fn send(pid: i32, signal: i32) {
     match raw_process::kill(pid, signal) {
+        Ok(()) => {}
         // It has ended meanwhile.
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        outcome => outcome.map_err(Error::system(format!(
-            "send signal {signal} to process {pid}"
-        ))),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+        Err(error) => log::warn!("send signal {signal} to process {pid}: {error}"),
     }
 }
 
