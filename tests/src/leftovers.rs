@@ -16,8 +16,9 @@ pub struct Leftovers {
     folder: PathBuf,
     namespace: String,
     mark: &'static str,
-    /// Mounts below /sys when the daemon started.
-    mounts_of_sys: Vec<String>,
+    /// Mounts at and below /sys/fs/cgroup when the daemon started. Elsewhere below /sys the kernel
+    /// mounts by itself, when somebody looks (tracefs).
+    mounts_of_cgroups: Vec<String>,
 }
 
 impl Leftovers {
@@ -27,7 +28,7 @@ impl Leftovers {
             folder: folder.to_path_buf(),
             namespace: namespace.to_string(),
             mark,
-            mounts_of_sys: mount_points(|point| point.starts_with("/sys")),
+            mounts_of_cgroups: mount_points(|point| point.starts_with("/sys/fs/cgroup")),
         }
     }
 
@@ -134,11 +135,12 @@ impl Leftovers {
         counts
     }
 
-    /// Mounts in the daemon's folder, and below /sys those that were not there before.
+    /// Mounts in the daemon's folder, and below /sys/fs/cgroup those that were not there before.
     fn mounts(&self) -> Vec<String> {
         mount_points(|point| {
             Path::new(point).starts_with(&self.folder)
-                || (point.starts_with("/sys") && !self.mounts_of_sys.iter().any(|old| old == point))
+                || (point.starts_with("/sys/fs/cgroup")
+                    && !self.mounts_of_cgroups.iter().any(|old| old == point))
         })
     }
 
