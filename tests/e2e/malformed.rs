@@ -288,9 +288,9 @@ fn bad_ids() -> Vec<String> {
 fn ids_that_are_no_names() {
     let daemon = Daemon::start();
     let shim = running(&daemon, "a");
-    let records = names_in("/run/lazycg");
+    let records = names_in(&daemon, Path::new("/run/lazycg"));
     let bundle = daemon.folder().join("bundles/a");
-    let files = names_in(&bundle);
+    let files = names_in(&daemon, &bundle);
     for id in bad_ids() {
         let shown: String = id.chars().take(20).collect();
         // Whether stock refuses each of them is not for this suite.
@@ -335,18 +335,19 @@ fn ids_that_are_no_names() {
             }
         }
     }
-    assert_eq!(names_in("/run/lazycg"), records);
-    assert_eq!(names_in(&bundle), files);
+    assert_eq!(names_in(&daemon, Path::new("/run/lazycg")), records);
+    assert_eq!(names_in(&daemon, &bundle), files);
     assert_serves(&shim);
     shim.end();
     daemon.assert_nothing_left();
 }
 
-/// All that is in a folder and below that belongs to this test's namespace or bundle.
-fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
-    let mark = format!("t{}-", std::process::id());
+/// All that is in a folder and below and belongs to the daemon: tests run side by side.
+fn names_in(daemon: &Daemon, folder: &Path) -> Vec<String> {
+    let folder_of_daemon = format!("lazycg-{}", daemon.namespace());
+    let marks = [daemon.namespace(), &folder_of_daemon];
     let mut found = Vec::new();
-    let mut folders = vec![folder.as_ref().to_path_buf()];
+    let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
         for entry in fs::read_dir(next).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -356,7 +357,7 @@ fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
             found.push(path.display().to_string());
         }
     }
-    found.retain(|path| path.contains(&mark));
+    found.retain(|path| path.split('/').any(|part| marks.contains(&part)));
     found.sort();
     found
 }
