@@ -30,6 +30,7 @@ mod guard;
 pub mod info;
 mod lock;
 mod logging;
+mod malloc;
 mod metrics;
 mod oom;
 pub mod options;

@@ -23,7 +23,7 @@ use crate::{
     container::Shared,
     error::{Error, Result},
     events::Events,
-    file_limit, logging,
+    file_limit, logging, malloc,
     oom::OomLog,
     readiness::Readiness,
     reaper::Reaper,
@@ -48,6 +48,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(5);
 /// Serves until containerd says that no container is left. `start` has given the socket as
 /// stdin and a pipe for [`Readiness`] as stdout.
 pub fn run(flags: &Flags) -> Result<()> {
+    malloc::use_one_arena();
     let (socket, pipe) = take_stdio()?;
     let readiness = Readiness::new(File::from(pipe));
     let runtime = tokio::runtime::Builder::new_current_thread()
