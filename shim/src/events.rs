@@ -14,7 +14,7 @@ use std::{
 use containerd_shim_protos::{
     api::ForwardRequest,
     protobuf::{
-        MessageField, MessageFull,
+        Message, MessageField,
         well_known_types::{any::Any, timestamp::Timestamp},
     },
     shim::event::Envelope,
@@ -30,6 +30,9 @@ const CAPACITY: usize = 2048;
 
 /// How long containerd may take for one event before the connection counts as dead.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// The protobuf package of all events.
+const PACKAGE: &str = "containerd.events";
 
 /// The pauses between attempts to reach a daemon that is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -70,7 +73,7 @@ impl Events {
     }
 
     /// Queues an event. Never waits: when the queue is full the oldest event goes.
-    pub(crate) fn publish<M: MessageFull>(&self, topic: &str, event: &M) {
+    pub(crate) fn publish<M: Message>(&self, topic: &str, event: &M) {
         let value = match event.write_to_bytes() {
             Ok(value) => value,
             Err(error) => {
@@ -84,7 +87,7 @@ impl Events {
             namespace: self.namespace.clone(),
             topic: topic.to_owned(),
             event: MessageField::some(Any {
-                type_url: M::descriptor().full_name().to_owned(),
+                type_url: type_name::<M>(),
                 value,
                 ..Default::default()
             }),
@@ -230,6 +233,13 @@ fn final_answer(code: Code) -> bool {
     )
 }
 
+/// The type of an event in an Any. Not asked of the message's descriptor: the first who does
+/// builds the descriptors of all messages of the file and of what it imports, hundreds of KiB
+/// that stay.
+fn type_name<M: Message>() -> String {
+    format!("{PACKAGE}.{}", M::NAME)
+}
+
 /// A moment as protobuf has it.
 pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     // A clock before 1970 is not worth an error: containerd would show 1970.
@@ -251,7 +261,11 @@ mod tests {
     use async_trait::async_trait;
     use containerd_shim_protos::{
         api::Empty,
-        events::task::TaskStart,
+        events::task::{
+            TaskCreate, TaskDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskOOM, TaskPaused,
+            TaskResumed, TaskStart,
+        },
+        protobuf::MessageFull,
         shim_async::{Events as EventsService, create_events},
         topics::TASK_START_EVENT_TOPIC,
         ttrpc::{
@@ -263,12 +277,27 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn types_are_named_as_their_descriptors_have_it() {
+        fn check<M: MessageFull>() {
+            assert_eq!(type_name::<M>(), M::descriptor().full_name());
+        }
+        check::<TaskCreate>();
+        check::<TaskStart>();
+        check::<TaskExecAdded>();
+        check::<TaskExecStarted>();
+        check::<TaskPaused>();
+        check::<TaskResumed>();
+        check::<TaskOOM>();
+        check::<TaskExit>();
+        check::<TaskDelete>();
+    }
+
     struct Daemon(mpsc::UnboundedSender<u32>);
 
     #[async_trait]
     impl EventsService for Daemon {
         async fn forward(&self, _: &TtrpcContext, request: ForwardRequest) -> ttrpc::Result<Empty> {
-            use containerd_shim_protos::protobuf::Message;
             assert_eq!(request.envelope.namespace, "space");
             assert_eq!(request.envelope.topic, TASK_START_EVENT_TOPIC);
             assert_eq!(

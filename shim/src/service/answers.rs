@@ -5,7 +5,7 @@ use containerd_shim_protos::{
         DeleteResponse, PidsResponse, ProcessInfo, StateResponse, Status, UpdateTaskRequest,
         WaitResponse,
     },
-    protobuf::{EnumOrUnknown, Message, MessageField, MessageFull, well_known_types::any::Any},
+    protobuf::{EnumOrUnknown, Message, MessageField, well_known_types::any::Any},
     shim::oci::ProcessDetails,
 };
 
@@ -83,13 +83,17 @@ pub(super) fn pids(pids: Vec<(i32, Option<String>)>) -> Result<PidsResponse> {
     Ok(response)
 }
 
+/// The type of [`ProcessDetails`] in an Any. A message's descriptor knows it too, but costs
+/// hundreds of KiB.
+const DETAILS: &str = "containerd.runc.v1.ProcessDetails";
+
 fn details(exec_id: String) -> Result<Any> {
     let details = ProcessDetails {
         exec_id,
         ..Default::default()
     };
     Ok(Any {
-        type_url: ProcessDetails::descriptor().full_name().to_owned(),
+        type_url: DETAILS.to_owned(),
         value: details.write_to_bytes().map_err(|error| Error::System {
             operation: "encode an exec's id".into(),
             source: std::io::Error::other(error),
