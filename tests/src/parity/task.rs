@@ -8,7 +8,8 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::{Duration, SystemTime},
+    thread,
+    time::{Duration, Instant, SystemTime},
 };
 
 use containerd_client::types::Mount;
@@ -18,10 +19,15 @@ use serde_json::{Value, json};
 use super::{Seen, World};
 use crate::{
     api::{Api, Exit, NewContainer, NewExec, NewTask, Result, options, process_any, resources_any},
+    builder::Runtime,
+    containerd::containerd,
     fifos::{self, Held, Reader},
     spec,
     wait::{SOON, wait_until},
 };
+
+/// How long the last event of a shim that may have lost it is waited for.
+const LAST_EVENT: Duration = Duration::from_secs(5);
 
 /// What becomes of a process's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -515,9 +521,28 @@ impl<'w> Task<'w> {
 
     /// Notes the deletion of the task, and then all events that there were.
     pub fn note_delete(&self, seen: &mut Seen, label: &str) {
-        seen.exit(&format!("{label}: delete"), &self.delete(), self.since);
+        let deleted = self.delete();
+        seen.exit(&format!("{label}: delete"), &deleted, self.since);
+        // The stock shim of containerd 2 can end before its last event is out. What it was to
+        // say is known, and lazycg has to say it.
+        if self.world.runtime() == Runtime::Stock && containerd().version() >= (2, 0) {
+            let end = Instant::now() + LAST_EVENT;
+            while !self.has_event("delete") && Instant::now() < end {
+                thread::sleep(Duration::from_millis(20));
+            }
+            if let (false, Ok(exit)) = (self.has_event("delete"), &deleted) {
+                self.note_events(seen, label);
+                let lost = format!("delete {}", exit.status);
+                return seen.note(&format!("{label}: event"), lost);
+            }
+        }
         self.world.events().wait_for(&self.id, "delete");
         self.note_events(seen, label);
+    }
+
+    fn has_event(&self, kind: &str) -> bool {
+        let events = self.world.events().of(&self.id);
+        events.iter().any(|event| event.kind == kind)
     }
 
     /// Notes the deletion of the task, without events: for a life whose events have no order.
