@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [--no-vm] - runs every test: unit tests, those against the kernel's cgroups, the
 # end-to-end suites with the host's containerd, those that a containerd could break with newer
-# ones, and one VM boot. Installs what is missing. The last line is the sum.
+# ones, and one VM boot. Installs what is missing. Ends with the table of parity and the sum.
 set -euo pipefail
 # shellcheck source=hack/toolchain.sh
 . "$(dirname "${BASH_SOURCE[0]}")/toolchain.sh"
@@ -28,6 +28,7 @@ as_owner target/debug/image > /dev/null
 # without it the suite `docker` fails, and says so
 as_owner hack/docker-engine.sh || :
 
+export LAZYCG_PARITY_ROWS=$suites_work/parity
 cargo_suites --workspace --features $features
 
 # Each newer containerd is fetched, and is a failure if it cannot be.
@@ -46,4 +47,6 @@ unset LAZYCG_TEST_CONTAINERD suites_title
 suite "documentation" . "${owner_prefix[@]}" cargo test --quiet --workspace --features $features --doc
 if [ $vm = 1 ]; then suite "VM: v1 with systemd" . hack/vm-test.sh
 else skipped=$((skipped + 1)); fi
+echo "== parity with the stock shim, by containerd and OCI runtime"
+hack/parity.sh "$LAZYCG_PARITY_ROWS"
 sum

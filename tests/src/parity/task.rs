@@ -20,7 +20,6 @@ use super::{Seen, World};
 use crate::{
     api::{Api, Exit, NewContainer, NewExec, NewTask, Result, options, process_any, resources_any},
     builder::Runtime,
-    containerd::containerd,
     fifos::{self, Held, Reader},
     spec,
     wait::{SOON, wait_until},
@@ -523,9 +522,9 @@ impl<'w> Task<'w> {
     pub fn note_delete(&self, seen: &mut Seen, label: &str) {
         let deleted = self.delete();
         seen.exit(&format!("{label}: delete"), &deleted, self.since);
-        // The stock shim of containerd 2 can end before its last event is out. What it was to
-        // say is known, and lazycg has to say it.
-        if self.world.runtime() == Runtime::Stock && containerd().version() >= (2, 0) {
+        // The stock shim can end before its last event is out (seen with containerd 1.7 and
+        // 2.1). What it was to say is known, and lazycg has to say it.
+        if self.world.runtime() == Runtime::Stock {
             let end = Instant::now() + LAST_EVENT;
             while !self.has_event("delete") && Instant::now() < end {
                 thread::sleep(Duration::from_millis(20));
