@@ -52,9 +52,12 @@ pub enum Error {
     /// There is one of that name already.
     #[error("{0}: already exists")]
     AlreadyExists(String),
-    /// The container or process is not in the state for it.
+    /// There is no process yet that it could be done to.
     #[error("{0}")]
     FailedPrecondition(String),
+    /// The container or process is not in the state for it.
+    #[error("{0}")]
+    WrongState(String),
     /// This shim does not do that.
     #[error("{0}")]
     Unimplemented(String),
@@ -164,7 +167,8 @@ impl Error {
             Error::DeadlineExceeded(_) | Error::Hung { .. } => Code::DEADLINE_EXCEEDED,
             Error::Stdio(_) => Code::UNKNOWN,
             Error::Cgroups(error) => cgroups_code(error),
-            Error::Io { .. }
+            Error::WrongState(_)
+            | Error::Io { .. }
             | Error::System { .. }
             | Error::Config { .. }
             | Error::NoRuntime { .. }
@@ -244,6 +248,7 @@ mod tests {
                 Error::FailedPrecondition("x".into()),
                 Code::FAILED_PRECONDITION,
             ),
+            (Error::WrongState("x".into()), Code::UNKNOWN),
             (Error::Unimplemented("x".into()), Code::UNIMPLEMENTED),
             (Error::Panicked("x".into()), Code::INTERNAL),
             (

@@ -105,7 +105,7 @@ impl State {
                 | A::Checkpoint
                 | A::Resize
                 | A::Delete,
-            ) => Err(Error::FailedPrecondition(refusal(self, kind, action))),
+            ) => Err(Error::WrongState(refusal(self, kind, action))),
         }
     }
 }
@@ -138,6 +138,7 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Outcome {
         To(State),
+        Refused,
         Precondition,
         NotFound,
     }
@@ -145,13 +146,14 @@ mod tests {
     fn outcome(state: State, kind: Kind, action: Action) -> Outcome {
         match state.after(kind, action) {
             Ok(state) => Outcome::To(state),
+            Err(Error::WrongState(_)) => Outcome::Refused,
             Err(Error::FailedPrecondition(_)) => Outcome::Precondition,
             Err(Error::NotFound(_)) => Outcome::NotFound,
             Err(error) => panic!("{error}"),
         }
     }
 
-    use Outcome::{NotFound as N, Precondition as P, To};
+    use Outcome::{NotFound as N, Precondition, Refused as P, To};
     use State::*;
 
     const STATES: [State; 5] = [Created, Running, Paused, Stopped, Deleted];
@@ -195,7 +197,7 @@ mod tests {
             (Action::Start, [r, P, P, P, P]),
             (Action::Pause, [P, P, P, P, P]),
             (Action::Resume, [P, P, P, P, P]),
-            (Action::Kill, [P, r, p, N, N]),
+            (Action::Kill, [Precondition, r, p, N, N]),
             (Action::Exec, [P, P, P, P, P]),
             (Action::Update, [P, P, P, P, P]),
             (Action::Checkpoint, [P, P, P, P, P]),
