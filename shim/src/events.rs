@@ -240,6 +240,21 @@ fn type_name<M: Message>() -> String {
     format!("{PACKAGE}.{}", M::NAME)
 }
 
+/// The moment that stands for none: the beginning of the year 1, which Go's programs know as the
+/// zero time. An absent one would be 1970 for them.
+pub(crate) const NEVER: i64 = -62_135_596_800;
+
+/// A moment as protobuf has it; [`NEVER`] for none.
+pub(crate) fn timestamp_or_never(at: Option<SystemTime>) -> Timestamp {
+    at.map_or_else(
+        || Timestamp {
+            seconds: NEVER,
+            ..Default::default()
+        },
+        timestamp,
+    )
+}
+
 /// A moment as protobuf has it.
 pub(crate) fn timestamp(at: SystemTime) -> Timestamp {
     // A clock before 1970 is not worth an error: containerd would show 1970.

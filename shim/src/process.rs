@@ -25,7 +25,7 @@ pub(crate) struct Process {
     /// What containerd asked for.
     pub(crate) stdio: Stdio,
     life: Mutex<Life>,
-    exit: watch::Sender<Option<Exit>>,
+    ending: watch::Sender<Ending>,
     streams: Mutex<Streams>,
     /// Whom its start was begun for.
     started_for: Mutex<Option<Caller>>,
@@ -42,6 +42,17 @@ struct Life {
     ending: bool,
     /// Where the kernel's log ended before it began.
     begun: Position,
+}
+
+/// What those who wait for the end of a process learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It may still come.
+    Awaited,
+    /// It did not come, since the process never was: its start failed, or it was deleted first.
+    Never,
+    /// It came.
+    Exit(Exit),
 }
 
 #[derive(Default)]
@@ -71,7 +82,7 @@ impl Process {
                 ending: false,
                 begun: Position::default(),
             }),
-            exit: watch::Sender::new(None),
+            ending: watch::Sender::new(Ending::Awaited),
             streams: Mutex::default(),
             started_for: Mutex::default(),
             starting: tokio::sync::Mutex::new(()),
@@ -125,7 +136,7 @@ impl Process {
         let life = lock(&self.life);
         life.state.after(self.kind, action)?;
         if life.ending && matches!(action, Action::Exec | Action::Update | Action::Pause) {
-            return Err(Error::FailedPrecondition("the container is ending".into()));
+            return Err(Error::WrongState("the container is ending".into()));
         }
         Ok(then())
     }
@@ -134,6 +145,10 @@ impl Process {
     pub(crate) fn apply(&self, action: Action) -> Result<()> {
         let mut life = lock(&self.life);
         life.state = life.state.after(self.kind, action)?;
+        if action == Action::Start {
+            // Perhaps not the first attempt.
+            self.ending.send_replace(Ending::Awaited);
+        }
         Ok(())
     }
 
@@ -157,34 +172,50 @@ impl Process {
     /// The process has ended, and that is announced.
     pub(crate) fn ended(&self, exit: Exit) -> Result<()> {
         self.apply(Action::Exit)?;
-        self.exit.send_replace(Some(exit));
+        self.ending.send_replace(Ending::Exit(exit));
         Ok(())
     }
 
-    /// The process is deleted. Who still waits for the end of one that never began gets `exit`.
-    pub(crate) fn deleted(&self, exit: Exit) -> Result<()> {
+    /// The process could not be started: who waits for its end waits in vain.
+    pub(crate) fn start_failed(&self) {
+        self.is_never();
+    }
+
+    /// The process is deleted.
+    pub(crate) fn deleted(&self) -> Result<()> {
         self.apply(Action::Delete)?;
-        self.exit.send_if_modified(|known| {
-            let never = known.is_none();
-            known.get_or_insert(exit);
-            never
-        });
+        self.is_never();
         Ok(())
+    }
+
+    /// Ends the waiting for the end of a process that has not begun.
+    fn is_never(&self) {
+        self.ending.send_if_modified(|ending| {
+            let awaited = *ending == Ending::Awaited;
+            if awaited {
+                *ending = Ending::Never;
+            }
+            awaited
+        });
     }
 
     /// How it ended; none while it has not.
     pub(crate) fn exit(&self) -> Option<Exit> {
-        *self.exit.borrow()
+        match *self.ending.borrow() {
+            Ending::Exit(exit) => Some(exit),
+            Ending::Awaited | Ending::Never => None,
+        }
     }
 
-    /// Waits for the end: any number of callers, at any time.
+    /// Waits for the end: any number of callers, at any time. None if there never was a process.
     pub(crate) async fn wait(&self) -> Option<Exit> {
-        let mut exit = self.exit.subscribe();
+        let mut ending = self.ending.subscribe();
         // The sender is part of the process, which the caller holds.
-        exit.wait_for(Option::is_some)
-            .await
-            .ok()
-            .and_then(|exit| *exit)
+        let ended = ending.wait_for(|ending| *ending != Ending::Awaited).await;
+        match ended.ok().as_deref() {
+            Some(Ending::Exit(exit)) => Some(*exit),
+            Some(Ending::Awaited | Ending::Never) | None => None,
+        }
     }
 
     /// What copies its stdio.

@@ -1,9 +1,6 @@
 //! Deletion of a container, or of one of its execs.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use containerd_shim_protos::{
     events::task::TaskDelete, protobuf::MessageField, topics::TASK_DELETE_EVENT_TOPIC,
@@ -12,14 +9,14 @@ use containerd_shim_protos::{
 use super::Container;
 use crate::{
     error::{Error, Hang, Result},
-    events::timestamp,
+    events::timestamp_or_never,
     guard::blocking,
     lock::{lock, read},
     process::Process,
     reaper::Exit,
     removal, rootfs,
     runtime::Call,
-    state::{Action, Kind},
+    state::{Action, Kind, State},
 };
 
 /// How long the exit of an init that the deletion itself has killed may take.
@@ -30,18 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Deleted {
     /// The pid that the process had.
     pub(crate) pid: u32,
-    /// How it ended; for an exec that was never started, now and with status 0.
-    pub(crate) exit: Exit,
+    /// How it ended; none for a process that was never started.
+    pub(crate) exit: Option<Exit>,
 }
 
-/// A process without an exit was never started: it is deleted as if it had ended well.
 pub(super) fn outcome(process: &Process) -> Deleted {
     Deleted {
         pid: process.pid_or_zero(),
-        exit: process.exit().unwrap_or(Exit {
-            status: 0,
-            at: SystemTime::now(),
-        }),
+        exit: process.exit(),
     }
 }
 
@@ -59,6 +52,7 @@ impl Container {
         let _alone = self.changing.write().await;
         init.check(Action::Delete)?;
         self.oom.disarm();
+        let never_ran = init.state() == State::Created;
         if self.runtime.knows_container() {
             let placement = Arc::clone(&self.placement);
             let surroundings = move || read(&placement).surroundings_for_create();
@@ -93,14 +87,21 @@ impl Container {
             unmounted
         })
         .await?;
-        let deleted = outcome(init);
-        init.deleted(deleted.exit)?;
+        let deleted = match never_ran {
+            // That it was killed for this is announced; clients are told that it did not fail.
+            true => Deleted {
+                exit: None,
+                ..outcome(init)
+            },
+            false => outcome(init),
+        };
+        init.deleted()?;
         self.forget_execs().await;
         let event = TaskDelete {
             container_id: self.id.clone(),
             pid: deleted.pid,
-            exit_status: deleted.exit.status,
-            exited_at: MessageField::some(timestamp(deleted.exit.at)),
+            exit_status: deleted.exit.map_or(0, |exit| exit.status),
+            exited_at: MessageField::some(timestamp_or_never(deleted.exit.map(|exit| exit.at))),
             ..Default::default()
         };
         self.shared.events.publish(TASK_DELETE_EVENT_TOPIC, &event);
@@ -112,7 +113,7 @@ impl Container {
         let execs = std::mem::take(&mut *lock(&self.execs));
         for exec in execs.into_values() {
             exec.copies().abort().await;
-            if let Err(error) = exec.deleted(outcome(&exec).exit) {
+            if let Err(error) = exec.deleted() {
                 log::error!("exec {} of {}: {error}", exec.id, self.id);
             }
         }

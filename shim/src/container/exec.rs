@@ -122,6 +122,7 @@ impl Container {
             Ok(started) => started,
             Err(error) => {
                 caller::to_its_end(process.renew_copies()).await;
+                process.start_failed();
                 return Err(error);
             }
         };
@@ -235,7 +236,7 @@ impl Container {
         process.check(Action::Delete)?;
         process.close().await;
         let deleted = outcome(process);
-        process.deleted(deleted.exit)?;
+        process.deleted()?;
         lock(&self.execs).remove(&process.id);
         let files = self.exec_files(&process.id);
         blocking(move || {

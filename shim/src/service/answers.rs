@@ -12,7 +12,7 @@ use containerd_shim_protos::{
 use crate::{
     container::{Container, Deleted},
     error::{Error, Result},
-    events::timestamp,
+    events::timestamp_or_never,
     process::Process,
     reaper::Exit,
     state::{Kind, State},
@@ -28,13 +28,17 @@ pub(super) fn state(container: &Container, process: &Process) -> StateResponse {
         },
         bundle: container.bundle.to_string_lossy().into_owned(),
         pid: process.pid_or_zero(),
-        status: EnumOrUnknown::new(status(process.state())),
+        // A paused container is paused with all its processes.
+        status: EnumOrUnknown::new(match container.init.state() {
+            State::Paused => Status::PAUSED,
+            _ => status(process.state()),
+        }),
         stdin: process.stdio.stdin.clone(),
         stdout: process.stdio.stdout.clone(),
         stderr: process.stdio.stderr.clone(),
         terminal: process.stdio.terminal,
         exit_status: exit.map_or(0, |exit| exit.status),
-        exited_at: MessageField::from_option(exit.map(|exit| timestamp(exit.at))),
+        exited_at: MessageField::some(timestamp_or_never(exit.map(|exit| exit.at))),
         exec_id: process.id.clone(),
         ..Default::default()
     }
@@ -54,8 +58,8 @@ fn status(state: State) -> Status {
 pub(super) fn deleted(deleted: Deleted) -> DeleteResponse {
     DeleteResponse {
         pid: deleted.pid,
-        exit_status: deleted.exit.status,
-        exited_at: MessageField::some(timestamp(deleted.exit.at)),
+        exit_status: deleted.exit.map_or(0, |exit| exit.status),
+        exited_at: MessageField::some(timestamp_or_never(deleted.exit.map(|exit| exit.at))),
         ..Default::default()
     }
 }
@@ -64,7 +68,7 @@ pub(super) fn deleted(deleted: Deleted) -> DeleteResponse {
 pub(super) fn exit(exit: Option<Exit>) -> WaitResponse {
     WaitResponse {
         exit_status: exit.map_or(0, |exit| exit.status),
-        exited_at: MessageField::from_option(exit.map(|exit| timestamp(exit.at))),
+        exited_at: MessageField::some(timestamp_or_never(exit.map(|exit| exit.at))),
         ..Default::default()
     }
 }
