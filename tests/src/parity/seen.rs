@@ -99,31 +99,38 @@ impl Seen {
         if self.notes == other.notes {
             return None;
         }
+        let (expected, got) = (&self.notes, &other.notes);
+        let same = |pair: &(&(String, String), &(String, String))| pair.0 == pair.1;
+        let before = expected.iter().zip(got).take_while(same).count();
+        let (left, right) = (&expected[before..], &got[before..]);
+        let after = left.iter().rev().zip(right.iter().rev());
+        let after = after.take_while(same).count();
         let mut text = String::from("not what is expected (-), but (+)\n");
-        for at in 0..self.notes.len().max(other.notes.len()) {
-            let (expected, got) = (self.notes.get(at), other.notes.get(at));
-            if expected == got {
-                text += &line(' ', expected);
-            } else {
-                text += &line('-', expected);
-                text += &line('+', got);
-            }
-        }
+        let mut add = |mark: char, notes: &[(String, String)]| {
+            notes.iter().for_each(|note| text += &line(mark, note));
+        };
+        add(' ', &expected[..before]);
+        add('-', &left[..left.len() - after]);
+        add('+', &right[..right.len() - after]);
+        add(' ', &left[left.len() - after..]);
         Some(Difference(text))
     }
 }
 
-fn line(mark: char, note: Option<&(String, String)>) -> String {
-    match note {
-        Some((label, value)) => format!("{mark} {label}: {value}\n"),
-        None => String::new(),
-    }
+fn line(mark: char, (label, value): &(String, String)) -> String {
+    format!("{mark} {label}: {value}\n")
 }
 
 fn plausibility(exit: &Exit, since: SystemTime) -> &'static str {
-    let Some(at) = exit.at.filter(|at| at.seconds > 0) else {
+    let Some(at) = exit.at else {
         return "no time";
     };
+    match at.seconds {
+        // What Go's programs have for none.
+        -62_135_596_800 => return "the zero time",
+        ..=0 => return "1970",
+        _ => {}
+    }
     match SystemTime::try_from(at) {
         Ok(at) if at + SLACK < since => "a time before its creation",
         Ok(at) if at > SystemTime::now() + SLACK => "a time to come",
@@ -135,7 +142,7 @@ fn plausibility(exit: &Exit, since: SystemTime) -> &'static str {
 impl Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for note in &self.notes {
-            f.write_str(&line(' ', Some(note)))?;
+            f.write_str(&line(' ', note))?;
         }
         Ok(())
     }
@@ -172,7 +179,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         for (at, judged) in [
             (None, "no time"),
-            (Some(SystemTime::UNIX_EPOCH), "no time"),
+            (Some(SystemTime::UNIX_EPOCH), "1970"),
             (Some(now - hour), "a time before its creation"),
             (Some(now + hour), "a time to come"),
             (Some(now), "a plausible time"),

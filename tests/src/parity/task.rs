@@ -18,15 +18,18 @@ use serde_json::{Value, json};
 
 use super::{Seen, World};
 use crate::{
-    api::{Api, Exit, NewContainer, NewExec, NewTask, Result, options, process_any, resources_any},
+    api::{
+        Api, Exit, NewContainer, NewExec, NewTask, Result, TaskEvent, options, process_any,
+        resources_any,
+    },
     builder::Runtime,
     fifos::{self, Held, Reader},
     spec,
     wait::{SOON, wait_until},
 };
 
-/// How long the last event of a shim that may have lost it is waited for.
-const LAST_EVENT: Duration = Duration::from_secs(5);
+/// How long to wait for an event that the stock shim may not send at all.
+const STOCKS_LAST_EVENT: Duration = Duration::from_secs(5);
 
 /// What becomes of a process's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -522,26 +525,43 @@ impl<'w> Task<'w> {
     pub fn note_delete(&self, seen: &mut Seen, label: &str) {
         let deleted = self.delete();
         seen.exit(&format!("{label}: delete"), &deleted, self.since);
-        // The stock shim can end before its last event is out (seen with containerd 1.7 and
-        // 2.1). What it was to say is known, and lazycg has to say it.
-        if self.world.runtime() == Runtime::Stock {
-            let end = Instant::now() + LAST_EVENT;
-            while !self.has_event("delete") && Instant::now() < end {
-                thread::sleep(Duration::from_millis(20));
-            }
-            if let (false, Ok(exit)) = (self.has_event("delete"), &deleted) {
-                self.note_events(seen, label);
-                let lost = format!("delete {}", exit.status);
-                return seen.note(&format!("{label}: event"), lost);
-            }
+        let Ok(deleted) = deleted else { return };
+        for event in self.events_to_the_end(&deleted) {
+            seen.note(&format!("{label}: event"), event);
         }
-        self.world.events().wait_for(&self.id, "delete");
-        self.note_events(seen, label);
     }
 
-    fn has_event(&self, kind: &str) -> bool {
-        let events = self.world.events().of(&self.id);
-        events.iter().any(|event| event.kind == kind)
+    /// All events of the task, which has been deleted with this answer.
+    ///
+    /// The stock shim can end before it has sent the last one (seen with containerd 1.7 and
+    /// 2.1): it is then what the answer says. lazycg has to send it.
+    #[track_caller]
+    pub fn events_to_the_end(&self, deleted: &Exit) -> Vec<TaskEvent> {
+        let (events, end) = (self.world.events(), Instant::now() + STOCKS_LAST_EVENT);
+        let is_whole = || {
+            events
+                .of(&self.id)
+                .iter()
+                .any(|event| event.kind == "delete")
+        };
+        if self.world.runtime() == Runtime::Lazycg {
+            events.wait_for(&self.id, "delete");
+        }
+        while !is_whole() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut all = events.of(&self.id);
+        if !is_whole() {
+            println!("{}: the stock shim did not send its last event", self.id);
+            all.push(TaskEvent {
+                kind: "delete".to_string(),
+                container: self.id.clone(),
+                pid: self.pid,
+                exit: Some((deleted.status, Default::default())),
+                ..TaskEvent::default()
+            });
+        }
+        all
     }
 
     /// Notes the deletion of the task, without events: for a life whose events have no order.
