@@ -3,7 +3,8 @@
 # fetched and unpacked, not installed.
 #
 #   unpack_packages SUITE FOLDER PACKAGE...   unpack these packages of SUITE below FOLDER, whole
-#                                             or not at all; FOLDER/packages lists their versions
+#                                             or not at all; FOLDER/packages lists their versions.
+#                                             PACKAGE+ is one with all libraries that it needs
 #
 # apt's configuration and state of this host stay as they are: apt gets a list and folders of its
 # own here, and the mirror, the proxy and the keys of the host.
@@ -22,6 +23,14 @@ debian_mirror() {
         awk -v suite="$own" '$1 == suite && !mirror { mirror = $2 }
             END { print mirror; exit !mirror }' ||
         { echo "apt's sources name no mirror of Debian's $own" >&2; return 1; }
+}
+
+# The libraries that a package depends on, and those that they depend on. Only from within
+# unpack_packages.
+libraries_of() {
+    apt-cache -c "$work/apt/apt.conf" depends --recurse --important --no-suggests --no-breaks \
+        --no-conflicts --no-replaces --no-enhances "$1" |
+        sed -nE 's/^  (Pre)?Depends: (lib[^<>:]*|zlib1g)$/\2/p'
 }
 
 # In a process of its own, which removes what it has made also when it fails.
@@ -62,7 +71,11 @@ END
     cd "$work/apt/archives"
     # an update that fails may be a warning only; without a list there is no package
     apt-get -qq -c "$work/apt/apt.conf" update -o APT::Update::Error-Mode=any >&2
-    apt-get -qq -c "$work/apt/apt.conf" download "$@" >&2
+    for package; do
+        case $package in *+) libraries_of "${package%+}" ;; esac
+        echo "${package%+}"
+    done | sort -u > "$work/wanted"
+    xargs -r apt-get -qq -c "$work/apt/apt.conf" download < "$work/wanted" >&2
     for package in *.deb; do
         dpkg-deb --show "$package" >> "$work/unpacked/packages"
         dpkg-deb --extract "$package" "$work/unpacked"

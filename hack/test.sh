@@ -27,6 +27,8 @@ as_owner cargo build --quiet --workspace --features $features
 as_owner target/debug/image > /dev/null
 # without it the suite `docker` fails, and says so
 as_owner hack/docker-engine.sh || :
+# without it nothing is restored, and the suites check the errors; they say so
+as_owner hack/criu.sh || :
 
 export LAZYCG_PARITY_ROWS=$suites_work/parity
 cargo_suites --workspace --features $features
