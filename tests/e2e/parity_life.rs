@@ -179,7 +179,7 @@ fn every_call(world: &World, seen: &mut Seen, what: &str, id: &str, exec_id: &st
         seen.outcome(&of("pause"), &api.pause(id));
         seen.outcome(&of("resume"), &api.resume(id));
         seen.outcome(&of("pids"), &api.pids(id));
-        seen.outcome(&of("checkpoint"), &api.checkpoint(id, None));
+        seen.outcome(&of("checkpoint"), &api.checkpoint(id, None, None));
         let limits = lazycg_tests::api::resources_any(&json!({}));
         seen.outcome(&of("update"), &api.update(id, Some(limits)));
         let metrics = api.metrics(id).map(|metric| metric.is_some());

@@ -63,12 +63,13 @@ impl Containerd {
         self.version
     }
 
-    /// A PATH with `first`, then the folder, then the host's.
+    /// A PATH with `first`, then the folder, then that of a CRIU, then the host's.
     pub(crate) fn path(&self, first: Option<PathBuf>) -> OsString {
         let host = env::var_os("PATH").unwrap_or_default();
         let folders = first
             .into_iter()
             .chain(self.folder.clone())
+            .chain(programs::criu_folder())
             .chain(env::split_paths(&host))
             .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from));
         env::join_paths(folders).expect("folders for PATH")

@@ -1,6 +1,11 @@
 //! The programs that the suites need: the project's own, and the host's.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::command;
 
 /// Panics unless this process is root: containers and cgroups need it.
 pub fn require_root() {
@@ -56,6 +61,26 @@ pub fn runc() -> PathBuf {
 /// crun.
 pub fn crun() -> PathBuf {
     host("crun", "crun")
+}
+
+/// The folder with the `criu` that `hack/criu.sh` has fetched, if it has.
+pub(crate) fn criu_folder() -> Option<PathBuf> {
+    let folder = build_folder();
+    let folder = folder.parent().expect("a target folder").join("criu/bin");
+    folder.join("criu").exists().then_some(folder)
+}
+
+/// The kernel's and CRIU's answer to whether checkpoints can work here; else why not.
+pub fn criu_works() -> Result<(), String> {
+    let mut command = match criu_folder() {
+        Some(folder) => Command::new(folder.join("criu")),
+        None => Command::new(find("criu").ok_or("there is no criu: run hack/criu.sh")?),
+    };
+    let check = command::run(command.arg("check"));
+    match check.code {
+        0 => Ok(()),
+        _ => Err(check.to_string()),
+    }
 }
 
 fn find(name: &str) -> Option<PathBuf> {

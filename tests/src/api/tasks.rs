@@ -19,6 +19,9 @@ use crate::shim_by_hand::RESOURCES_TYPE;
 /// The Any type under which clients send a process.
 const PROCESS_TYPE: &str = "types.containerd.io/opencontainers/runtime-spec/1/Process";
 
+/// The gRPC metadata that names a lease.
+const LEASE_KEY: &str = "containerd-lease";
+
 /// A task to be made from a container.
 #[derive(Clone, Debug, Default)]
 pub struct NewTask {
@@ -221,13 +224,22 @@ impl Api {
         Ok(answer.processes.iter().map(|process| process.pid).collect())
     }
 
-    /// Checkpoint.
-    pub fn checkpoint(&self, id: &str, options: Option<Any>) -> Result<Vec<Descriptor>> {
-        let request = self.request(CheckpointTaskRequest {
+    /// Checkpoint. What it writes into the content store belongs to the lease, if one is named.
+    pub fn checkpoint(
+        &self,
+        id: &str,
+        options: Option<Any>,
+        lease: Option<&str>,
+    ) -> Result<Vec<Descriptor>> {
+        let mut request = self.request(CheckpointTaskRequest {
             container_id: id.to_string(),
             options,
             ..CheckpointTaskRequest::default()
         });
+        if let Some(lease) = lease {
+            let lease = lease.parse().expect("a lease in ASCII");
+            request.metadata_mut().insert(LEASE_KEY, lease);
+        }
         Ok(self.call(self.tasks().checkpoint(request))?.descriptors)
     }
 

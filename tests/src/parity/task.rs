@@ -12,7 +12,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use containerd_client::types::Mount;
+use containerd_client::types::{Descriptor, Mount};
+use containerd_shim_protos::{protobuf::Message, shim::oci::CheckpointOptions};
 use prost_types::Any;
 use serde_json::{Value, json};
 
@@ -135,6 +136,7 @@ pub struct TaskBuilder<'w> {
     spec: Value,
     options: Option<Any>,
     rootfs: Vec<Mount>,
+    checkpoint: Option<Descriptor>,
     wishes: Wishes,
 }
 
@@ -147,6 +149,7 @@ impl<'w> TaskBuilder<'w> {
             options: Some(options(world.runtime(), world.oci_runtime())),
             id: id.to_string(),
             rootfs: Vec::new(),
+            checkpoint: None,
             wishes: Wishes::default(),
         }
     }
@@ -187,6 +190,12 @@ impl<'w> TaskBuilder<'w> {
     /// Mounts for its root file system, instead of the shared folder.
     pub fn rootfs(mut self, mounts: Vec<Mount>) -> Self {
         self.rootfs = mounts;
+        self
+    }
+
+    /// From a checkpoint: see [`Task::checkpoint`].
+    pub fn checkpoint(mut self, checkpoint: &Descriptor) -> Self {
+        self.checkpoint = Some(checkpoint.clone());
         self
     }
 
@@ -236,6 +245,7 @@ impl<'w> TaskBuilder<'w> {
             stdout,
             stderr,
             terminal: self.wishes.terminal,
+            checkpoint: self.checkpoint,
             ..NewTask::default()
         });
         match created {
@@ -492,6 +502,27 @@ impl<'w> Task<'w> {
     /// Resumes it.
     pub fn resume(&self) -> Result<()> {
         self.api().resume(&self.id)
+    }
+
+    /// Writes a checkpoint into containerd's content store, after which its processes run on
+    /// or are gone.
+    pub fn checkpoint(&self, exit: bool) -> Result<Descriptor> {
+        let options = CheckpointOptions {
+            exit,
+            ..CheckpointOptions::default()
+        };
+        let options = Any {
+            type_url: "containerd.runc.v1.CheckpointOptions".to_string(),
+            value: options.write_to_bytes().expect("encode options"),
+        };
+        // Without a lease garbage collection takes it at once.
+        let lease = ["leases", "create", "--id", &self.id];
+        self.world.daemon().run(&lease).ok();
+        let written = self
+            .api()
+            .checkpoint(&self.id, Some(options), Some(&self.id))?;
+        // The other one is config.json.
+        Ok(written.into_iter().next().expect("a descriptor"))
     }
 
     /// Changes its limits.
