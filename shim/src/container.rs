@@ -12,6 +12,7 @@ mod dump;
 mod exec;
 mod exit;
 mod kill;
+mod restore;
 mod update;
 
 use std::{
@@ -27,6 +28,7 @@ use containerd_shim_protos::{
 use lazy_cgroups::stats::Stats;
 use tokio::sync::watch;
 
+use self::restore::Restore;
 pub(crate) use self::{
     create::{PID_FILE, Request, create},
     delete::Deleted,
@@ -74,6 +76,8 @@ pub(crate) struct Container {
     rootfs: PathBuf,
     private_pid_namespace: bool,
     io_owner: (u32, u32),
+    /// What it is restored from when it is started.
+    restore: Option<Restore>,
     execs: Mutex<BTreeMap<String, Arc<Process>>>,
     /// How many execs are starting or running: the init's exit is announced after theirs.
     running: watch::Sender<usize>,
@@ -97,7 +101,10 @@ impl Container {
         let _starting = self.init.starting.lock().await;
         self.init.check(Action::Start)?;
         self.init.starts_for(Caller::current());
-        self.run(Call::Start).await?;
+        match &self.restore {
+            Some(restore) => self.restore(restore).await?,
+            None => self.run(Call::Start).await?,
+        }
         self.init.apply(Action::Start)?;
         let event = TaskStart {
             container_id: self.id.clone(),
@@ -200,6 +207,16 @@ pub(crate) fn read_pid(file: &std::path::Path) -> Result<i32> {
             format!("{text:?} is no pid"),
         ))
     })
+}
+
+/// Removes a file, if there is one.
+pub(crate) fn remove_if_there(file: &std::path::Path) -> Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", file)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks an id that becomes part of file names.

@@ -20,6 +20,7 @@ mod bootstrap;
 mod caller;
 mod console;
 mod container;
+mod criu_config;
 pub mod delete_shim;
 pub mod error;
 mod events;

@@ -46,6 +46,8 @@ pub struct Options {
     pub no_new_keyring: bool,
     /// ShimCgroup of runc's options.
     pub shim_cgroup: Option<PathBuf>,
+    /// CriuWorkPath of runc's options.
+    pub criu_work_path: Option<PathBuf>,
     /// IoUid, IoGid of runc's options.
     pub io_owner: (u32, u32),
 }
@@ -101,6 +103,7 @@ impl Options {
                     no_pivot_root: runc.no_pivot_root,
                     no_new_keyring: runc.no_new_keyring,
                     shim_cgroup: filled(&runc.shim_cgroup),
+                    criu_work_path: filled(&runc.criu_work_path),
                     io_owner: (runc.io_uid, runc.io_gid),
                     ..Options::from_keys(keys.over(file))
                 })
@@ -169,6 +172,7 @@ impl Options {
             no_pivot_root: false,
             no_new_keyring: false,
             shim_cgroup: None,
+            criu_work_path: None,
             io_owner: (0, 0),
         }
     }

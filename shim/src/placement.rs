@@ -161,6 +161,19 @@ impl Placement {
         self.records.write(&self.record)
     }
 
+    /// Before the runtime's `restore`: writes the values. What is restored runs on at once. An
+    /// attempt that has failed may have taken the cgroups with it.
+    pub fn before_restore(&self) -> Result<()> {
+        self.container.make()?;
+        self.container.settle().map_err(Into::into)
+    }
+
+    /// After a `restore` that has failed: there is no process.
+    pub fn not_restored(&mut self) -> Result<()> {
+        self.record.init_pid = None;
+        self.records.write(&self.record)
+    }
+
     /// After the runtime's `exec`: moves the process to where the container is, if it is not.
     pub fn exec_started(&self, pid: i32) -> Result<()> {
         if self.container.repair(pid)? {

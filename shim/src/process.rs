@@ -89,6 +89,13 @@ impl Process {
         }
     }
 
+    /// An init that is restored from a checkpoint when it is started.
+    pub(crate) fn checkpointed(stdio: Stdio) -> Process {
+        let process = Process::new(Kind::Init, "", stdio);
+        lock(&process.life).state = State::Checkpointed;
+        process
+    }
+
     /// Init or exec.
     pub(crate) fn kind(&self) -> Kind {
         self.kind

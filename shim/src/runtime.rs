@@ -19,7 +19,7 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-pub(crate) use self::call::{Call, Checkpoint};
+pub(crate) use self::call::{Call, Checkpoint, Restore};
 use self::message::message;
 use crate::{
     caller::Caller,

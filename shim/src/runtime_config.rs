@@ -18,6 +18,7 @@ use std::{
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
+    criu_config,
     error::{Error, Result},
     spec::CONFIG,
 };
@@ -39,13 +40,34 @@ impl RuntimeConfig {
     /// container's path where it is the same in every hierarchy: runtimes do not agree on
     /// what a relative one is relative to.
     pub(crate) fn put(bundle: &Path, cgroups_path: Option<&Path>) -> Result<RuntimeConfig> {
+        RuntimeConfig::put_with(bundle, cgroups_path, None)
+    }
+
+    /// As [`RuntimeConfig::put`] for a `restore`, whose CRIU is to read `criu_config`.
+    pub(crate) fn put_for_restore(
+        bundle: &Path,
+        cgroups_path: Option<&Path>,
+        criu_config: &Path,
+    ) -> Result<RuntimeConfig> {
+        RuntimeConfig::put_with(bundle, cgroups_path, Some(criu_config))
+    }
+
+    fn put_with(
+        bundle: &Path,
+        cgroups_path: Option<&Path>,
+        criu_config: Option<&Path>,
+    ) -> Result<RuntimeConfig> {
         let config = bundle.join(CONFIG);
         let aside = bundle.join(ASIDE);
         let theirs = fs::read_to_string(&config).map_err(Error::io("read", &config))?;
-        let ours = reduced(&theirs, cgroups_path).map_err(|error| Error::Config {
+        let malformed = |error: serde_json::Error| Error::Config {
             file: config.clone(),
             why: error.to_string(),
-        })?;
+        };
+        let mut ours = reduced(&theirs, cgroups_path).map_err(malformed)?;
+        if let Some(file) = criu_config {
+            ours = annotated(&ours, criu_config::ANNOTATION, file).map_err(malformed)?;
+        }
         // A link, not a rename: at no moment is there no config.json.
         fs::hard_link(&config, &aside).map_err(Error::io("keep config.json as", &aside))?;
         let put = RuntimeConfig {
@@ -105,6 +127,16 @@ fn reduced(config: &str, cgroups_path: Option<&Path>) -> serde_json::Result<Stri
         linux.insert("cgroupsPath".to_string(), to_raw_value(path)?);
     }
     config.insert("linux".to_string(), to_raw_value(&linux)?);
+    serde_json::to_string(&config)
+}
+
+/// `config` with this annotation.
+fn annotated(config: &str, annotation: &str, value: &Path) -> serde_json::Result<String> {
+    let mut config: Object = serde_json::from_str(config)?;
+    let annotations = config.get("annotations").map(|all| object(all));
+    let mut annotations = annotations.transpose()?.flatten().unwrap_or_default();
+    annotations.insert(annotation.to_string(), to_raw_value(value)?);
+    config.insert("annotations".to_string(), to_raw_value(&annotations)?);
     serde_json::to_string(&config)
 }
 
@@ -176,6 +208,23 @@ mod tests {
             reduce(json!({"linux": {}}), Some("/id")),
             json!({"linux": {"cgroupsPath": "/id"}})
         );
+    }
+
+    #[test]
+    fn an_annotation_is_put_in() {
+        let table = [
+            (json!({}), json!({"a": "/f"})),
+            (json!({"annotations": null}), json!({"a": "/f"})),
+            (
+                json!({"annotations": {"a": "theirs", "b": "1"}}),
+                json!({"a": "/f", "b": "1"}),
+            ),
+        ];
+        for (config, expected) in table {
+            let text = annotated(&config.to_string(), "a", Path::new("/f")).unwrap();
+            let made: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(made["annotations"], expected);
+        }
     }
 
     #[test]

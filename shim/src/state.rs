@@ -19,6 +19,8 @@ pub(crate) enum Kind {
 pub(crate) enum State {
     /// Created; an init waits for its start, an exec does not exist yet.
     Created,
+    /// Created from a checkpoint (an init only): it has no process before its start.
+    Checkpointed,
     /// Started.
     Running,
     /// Frozen (an init only, with all the container).
@@ -63,7 +65,7 @@ impl fmt::Display for State {
 impl State {
     fn name(self) -> &'static str {
         match self {
-            State::Created => "created",
+            State::Created | State::Checkpointed => "created",
             State::Running => "running",
             State::Paused => "paused",
             State::Stopped => "stopped",
@@ -77,17 +79,19 @@ impl State {
         use Action as A;
         use State::*;
         match (self, action) {
-            (Created, A::Start) => Ok(Running),
-            (Created | Running | Paused, A::Exit) => Ok(Stopped),
+            (Created | Checkpointed, A::Start) => Ok(Running),
+            (Created | Checkpointed | Running | Paused, A::Exit) => Ok(Stopped),
             (Stopped | Deleted, A::Exit) => Ok(self),
-            (Created | Stopped, A::Delete) => Ok(Deleted),
+            (Created | Checkpointed | Stopped, A::Delete) => Ok(Deleted),
             (Deleted, A::Delete) => Err(Error::NotFound("process is deleted".into())),
             (Created, A::Kill) if kind == Kind::Exec => {
                 Err(Error::FailedPrecondition("process not created".into()))
             }
             (Created | Running | Paused, A::Kill) => Ok(self),
-            (Stopped | Deleted, A::Kill) => Err(Error::NotFound("process already finished".into())),
-            (Created | Running | Paused, A::Resize) => Ok(self),
+            (Checkpointed | Stopped | Deleted, A::Kill) => {
+                Err(Error::NotFound("process already finished".into()))
+            }
+            (Created | Checkpointed | Running | Paused, A::Resize) => Ok(self),
             // ctr resizes once more when the process has ended already.
             (Stopped, A::Resize) if kind == Kind::Init => Ok(self),
             (Running, A::Pause) if kind == Kind::Init => Ok(Paused),
@@ -157,6 +161,29 @@ mod tests {
     use State::*;
 
     const STATES: [State; 5] = [Created, Running, Paused, Stopped, Deleted];
+
+    #[test]
+    fn what_is_to_be_restored_has_no_process_yet() {
+        let table = [
+            (Action::Start, To(Running)),
+            (Action::Pause, P),
+            (Action::Resume, P),
+            (Action::Kill, N),
+            (Action::Exec, P),
+            (Action::Update, P),
+            (Action::Checkpoint, P),
+            (Action::Resize, To(Checkpointed)),
+            (Action::Delete, To(Deleted)),
+            (Action::Exit, To(Stopped)),
+        ];
+        for (action, expected) in table {
+            assert_eq!(
+                outcome(Checkpointed, Kind::Init, action),
+                expected,
+                "{action:?}"
+            );
+        }
+    }
 
     #[test]
     fn every_state_by_every_action_of_an_init() {

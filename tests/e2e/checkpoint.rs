@@ -1,14 +1,6 @@
 //! Checkpoints, with CRIU where it works, and what is left when it does not.
 
-use std::process::Command;
-
-use lazycg_tests::{Daemon, Runtime, Status, process};
-
-/// Whether there is a CRIU, and it works with this kernel.
-fn criu_works() -> bool {
-    let check = Command::new("criu").arg("check").output();
-    check.is_ok_and(|output| output.status.success())
-}
+use lazycg_tests::{Daemon, Runtime, Status, process, programs};
 
 /// A daemon in which `ctr` hands the runtime under test its options for checkpoints: it does so
 /// only for the stock shim's name.
@@ -30,7 +22,7 @@ fn a_checkpoint_is_written_or_nothing_has_changed() {
         let mut flags = vec!["--image-path", path];
         flags.extend(exit.then_some("--exit"));
         let output = container.run_task("checkpoint", &flags);
-        if criu_works() {
+        if programs::criu_works().is_ok() {
             output.ok();
             assert!(image.join("inventory.img").exists());
             if exit {
@@ -65,25 +57,5 @@ fn a_stopped_container_has_no_checkpoint() {
     let output = container.run_task("checkpoint", &["--image-path", path]);
     output.fails_with(&["stopped"]);
     container.delete();
-    daemon.assert_nothing_left();
-}
-
-#[test]
-fn a_checkpoint_is_not_restored_yet() {
-    if Runtime::under_test() == Runtime::Stock {
-        return; // It restores.
-    }
-    let daemon = Daemon::start();
-    let shim = lazycg_tests::shim_by_hand::ShimByHand::start(
-        &daemon,
-        "a",
-        lazycg_tests::task_client::Version::V2,
-        |_| {},
-    );
-    let error = shim
-        .create_with(|request| request.checkpoint = "/not/there".to_string())
-        .expect_err("not supported");
-    assert!(error.to_string().contains("not supported"), "{error}");
-    shim.shut_down();
     daemon.assert_nothing_left();
 }

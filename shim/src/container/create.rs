@@ -16,10 +16,10 @@ use containerd_shim_protos::{
 };
 use tokio::sync::watch;
 
-use super::{Container, Shared, kill::tracking, read_pid};
+use super::{Container, Restore, Shared, kill::tracking, read_pid};
 use crate::{
     caller,
-    error::{Error, Result},
+    error::Result,
     guard::blocking,
     lock::{read, write},
     oom::Oom,
@@ -79,19 +79,20 @@ pub(crate) async fn create(shared: Shared, request: Request) -> Result<Arc<Conta
         namespace,
         records,
     } = request;
-    if !task.checkpoint.is_empty() {
-        return Err(Error::Unimplemented(
-            "restoring a checkpoint is not supported".into(),
-        ));
-    }
     let stdio = Stdio::new(&task.stdin, &task.stdout, &task.stderr, task.terminal);
-    let init = Arc::new(Process::new(Kind::Init, "", stdio));
+    let init = Arc::new(match task.checkpoint.is_empty() {
+        true => Process::new(Kind::Init, "", stdio),
+        false => Process::checkpointed(stdio),
+    });
     let for_plan = task.clone();
     let plan = blocking(move || Plan::read(&for_plan, &namespace)).await?;
     match make(&shared, &task, &init, plan, records).await {
         Ok((container, exited)) => {
             announce(&container, &task);
-            container.watch(init, exited, None);
+            // One that is to be restored has no process yet.
+            if let Some(exited) = exited {
+                container.watch(init, exited, None);
+            }
             Ok(container)
         }
         Err(error) => {
@@ -108,7 +109,7 @@ async fn make(
     init: &Arc<Process>,
     plan: Plan,
     records: Records,
-) -> Result<(Arc<Container>, Exited)> {
+) -> Result<(Arc<Container>, Option<Exited>)> {
     let copies = init.copies();
     let request = stdio::Request {
         stdio: &init.stdio,
@@ -122,7 +123,11 @@ async fn make(
     };
     let prepared = Prepared::new(request, &shared.reaper).await?;
     let (plan, made) = blocking(move || plan.make(records)).await?;
-    match complete(shared, task, init, prepared, &plan, &made).await {
+    let completed = match task.checkpoint.is_empty() {
+        true => complete(shared, task, init, prepared, &plan, &made).await,
+        false => complete_checkpointed(shared, task, init, prepared, &plan, &made).await,
+    };
+    match completed {
         Ok(completed) => Ok(completed),
         Err(error) => {
             caller::within(UNDOING, made.undo(shared)).await;
@@ -215,7 +220,7 @@ async fn complete(
     prepared: Prepared,
     plan: &Plan,
     made: &Made,
-) -> Result<(Arc<Container>, Exited)> {
+) -> Result<(Arc<Container>, Option<Exited>)> {
     init.begins_after(shared.oom_log.position());
     let oom = Oom::new(&task.id, shared);
     let pid_file = plan.identity.bundle.join(PID_FILE);
@@ -252,23 +257,75 @@ async fn complete(
     let exited = expected.adopt(pid);
     init.has_pid(pid);
     init.has_terminal(ends.copy(&init.copies()).await?);
-    let container = Container {
+    let parts = Parts {
+        oom,
+        tracking,
+        restore: None,
+    };
+    let container = container(shared, task, init, plan, made, parts);
+    Ok((container, Some(exited)))
+}
+
+/// As [`complete`] for a container that is restored when it is started.
+async fn complete_checkpointed(
+    shared: &Shared,
+    task: &CreateTaskRequest,
+    init: &Arc<Process>,
+    prepared: Prepared,
+    plan: &Plan,
+    made: &Made,
+) -> Result<(Arc<Container>, Option<Exited>)> {
+    let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+    let placement = Arc::clone(&made.placement);
+    let tracking = blocking(move || tracking(&read(&placement))).await?;
+    let parts = Parts {
+        oom: Oom::new(&task.id, shared),
+        tracking,
+        restore: Some(Restore {
+            image: PathBuf::from(&task.checkpoint),
+            parent: path(&task.parent_checkpoint),
+            work: plan.options.criu_work_path.clone(),
+            no_pivot: plan.options.no_pivot_root,
+            annotations: plan.spec.annotations.clone(),
+            cgroups_path: read(&made.placement).common_path(&plan.spec.cgroups_path),
+            prepared: Mutex::new(Some(prepared)),
+        }),
+    };
+    Ok((container(shared, task, init, plan, made, parts), None))
+}
+
+/// What a container has that was made for it last.
+struct Parts {
+    oom: Arc<Oom>,
+    tracking: Placement,
+    restore: Option<Restore>,
+}
+
+fn container(
+    shared: &Shared,
+    task: &CreateTaskRequest,
+    init: &Arc<Process>,
+    plan: &Plan,
+    made: &Made,
+    parts: Parts,
+) -> Arc<Container> {
+    Arc::new(Container {
         id: task.id.clone(),
         bundle: plan.identity.bundle.clone(),
         init: Arc::clone(init),
         shared: shared.clone(),
         runtime: Arc::clone(&made.runtime),
         placement: Arc::clone(&made.placement),
-        tracking: Arc::new(tracking),
-        oom,
+        tracking: Arc::new(parts.tracking),
+        oom: parts.oom,
         rootfs: plan.rootfs.clone(),
         private_pid_namespace: plan.spec.private_pid_namespace,
         io_owner: plan.options.io_owner,
+        restore: parts.restore,
         execs: Mutex::new(BTreeMap::new()),
         running: watch::Sender::new(0),
         changing: tokio::sync::RwLock::new(()),
-    };
-    Ok((Arc::new(container), exited))
+    })
 }
 
 fn announce(container: &Container, task: &CreateTaskRequest) {

@@ -74,8 +74,12 @@ impl Container {
             }
         }
         // An init that was never started has been killed just now, and its exit comes first.
-        if tokio::time::timeout(PATIENCE, init.wait()).await.is_err() {
+        // One that was never restored has no process.
+        if init.pid().is_some() && tokio::time::timeout(PATIENCE, init.wait()).await.is_err() {
             log::error!("the init of {} did not end within {PATIENCE:?}", self.id);
+        }
+        if let Some(restore) = &self.restore {
+            restore.discard();
         }
         init.close().await;
         let (rootfs, placement) = (self.rootfs.clone(), Arc::clone(&self.placement));

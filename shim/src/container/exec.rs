@@ -1,10 +1,6 @@
 //! Processes that are added to a running container.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use containerd_shim::io::Stdio;
 use containerd_shim_protos::{
@@ -17,7 +13,7 @@ use tokio::sync::watch;
 use super::{
     Container, check_id,
     delete::{Deleted, outcome},
-    read_pid,
+    read_pid, remove_if_there,
 };
 use crate::{
     caller::{self, Caller},
@@ -249,15 +245,6 @@ impl Container {
             Ok(deleted)
         })
         .await
-    }
-}
-
-fn remove_if_there(file: &Path) -> Result<()> {
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", file)(error))
-        }
-        _ => Ok(()),
     }
 }
 

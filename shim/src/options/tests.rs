@@ -45,6 +45,7 @@ fn nothing_said_gives_the_defaults() {
         no_pivot_root: false,
         no_new_keyring: false,
         shim_cgroup: None,
+        criu_work_path: None,
         io_owner: (0, 0),
     };
     for passed in [
@@ -109,6 +110,7 @@ fn what_containerd_passed_wins_key_by_key() {
         no_pivot_root: true,
         no_new_keyring: true,
         shim_cgroup: "/shims".to_string(),
+        criu_work_path: "/criu".to_string(),
         io_uid: 5,
         io_gid: 6,
         ..oci::Options::default()
@@ -118,6 +120,7 @@ fn what_containerd_passed_wins_key_by_key() {
     assert_eq!(options.root.as_deref(), Some(Path::new("/file")));
     assert!(options.no_pivot_root && options.no_new_keyring && !options.policy.leave);
     assert_eq!(options.shim_cgroup.as_deref(), Some(Path::new("/shims")));
+    assert_eq!(options.criu_work_path.as_deref(), Some(Path::new("/criu")));
     assert_eq!(options.io_owner, (5, 6));
 }
 

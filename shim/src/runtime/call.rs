@@ -49,6 +49,25 @@ pub(crate) enum Call {
     Resume,
     /// `checkpoint`
     Checkpoint(Checkpoint),
+    /// `restore --detach`
+    Restore(Restore),
+}
+
+/// What `restore` is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Restore {
+    /// Where the image is.
+    pub(crate) image: PathBuf,
+    /// Where CRIU works and logs.
+    pub(crate) work: PathBuf,
+    /// The image that `image` is an increment of.
+    pub(crate) parent: Option<PathBuf>,
+    /// Where the runtime writes the init process's pid.
+    pub(crate) pid_file: PathBuf,
+    /// The console socket of a process with a terminal.
+    pub(crate) console: Option<PathBuf>,
+    /// `--no-pivot`
+    pub(crate) no_pivot: bool,
 }
 
 /// What `checkpoint` is told.
@@ -83,12 +102,17 @@ impl Call {
             Call::Pause => "pause",
             Call::Resume => "resume",
             Call::Checkpoint(_) => "checkpoint",
+            Call::Restore(_) => "restore",
         }
     }
 
     pub(super) fn patience(&self) -> Option<Duration> {
         match self {
-            Call::Create { .. } | Call::Start | Call::Exec { .. } | Call::Checkpoint(_) => None,
+            Call::Create { .. }
+            | Call::Start
+            | Call::Exec { .. }
+            | Call::Checkpoint(_)
+            | Call::Restore(_) => None,
             Call::Kill { .. } | Call::Delete | Call::Pause | Call::Resume => Some(PATIENCE),
         }
     }
@@ -147,6 +171,24 @@ impl Call {
                 for namespace in &checkpoint.empty_namespaces {
                     option("--empty-ns", Some(Path::new(namespace)));
                 }
+            }
+            Call::Restore(restore) => {
+                option("--image-path", Some(&restore.image));
+                option("--work-path", Some(&restore.work));
+                if let Some(parent) = &restore.parent {
+                    option("--parent-path", Some(parent));
+                }
+                option("--detach", None);
+                option("--pid-file", Some(&restore.pid_file));
+                if let Some(console) = &restore.console {
+                    option("--console-socket", Some(console));
+                }
+                if restore.no_pivot {
+                    option("--no-pivot", None);
+                }
+                // The shim is the subreaper.
+                option("--no-subreaper", None);
+                option("--bundle", Some(bundle));
             }
             Call::Kill { .. } | Call::Start | Call::Pause | Call::Resume => {}
         }
@@ -229,6 +271,31 @@ mod tests {
                 }),
                 "checkpoint --image-path /i --work-path /w --leave-running --tcp-established \
                  --ext-unix-sk --shell-job --file-locks --empty-ns network --empty-ns ipc box",
+            ),
+            (
+                Call::Restore(Restore {
+                    image: "/i".into(),
+                    work: "/w".into(),
+                    parent: None,
+                    pid_file: "/b/init.pid".into(),
+                    console: None,
+                    no_pivot: false,
+                }),
+                "restore --image-path /i --work-path /w --detach --pid-file /b/init.pid \
+                 --no-subreaper --bundle /b box",
+            ),
+            (
+                Call::Restore(Restore {
+                    image: "/i".into(),
+                    work: "/w".into(),
+                    parent: Some("/p".into()),
+                    pid_file: "/b/init.pid".into(),
+                    console: Some("/t/pty.sock".into()),
+                    no_pivot: true,
+                }),
+                "restore --image-path /i --work-path /w --parent-path /p --detach \
+                 --pid-file /b/init.pid --console-socket /t/pty.sock --no-pivot --no-subreaper \
+                 --bundle /b box",
             ),
         ];
         for (call, expected) in table {

@@ -46,7 +46,7 @@ pub(super) fn state(container: &Container, process: &Process) -> StateResponse {
 
 fn status(state: State) -> Status {
     match state {
-        State::Created => Status::CREATED,
+        State::Created | State::Checkpointed => Status::CREATED,
         State::Running => Status::RUNNING,
         State::Paused => Status::PAUSED,
         State::Stopped => Status::STOPPED,

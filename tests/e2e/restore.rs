@@ -1,0 +1,199 @@
+//! Containers that are restored from a checkpoint: where they are, and what is left when that
+//! fails.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use containerd_shim_protos::{
+    api::{CheckpointTaskRequest, CreateTaskRequest},
+    protobuf::{
+        Message, MessageField,
+        well_known_types::{any::Any, empty::Empty},
+    },
+    shim::oci::CheckpointOptions,
+    ttrpc::Error,
+};
+use lazycg_tests::{
+    Daemon, Runtime, cgroup, placed, process, programs,
+    shim_by_hand::ShimByHand,
+    task_client::Version,
+    wait::{SOON, wait_until},
+};
+use serde_json::{Value, json};
+
+/// What it counts goes on in memory only.
+const COUNTER: &str =
+    "i=0; while [ ! -e /run/end ]; do i=$((i + 1)); echo $i; sleep 0.05; done; exit 7";
+
+/// Whether CRIU can work here. Where it cannot, the suites `checkpoint` and `parity_restore`
+/// check the error, and here is checked what needs no image.
+fn criu_works() -> bool {
+    let works = programs::criu_works();
+    if let Err(why) = &works {
+        println!("CRIU DOES NOT WORK HERE, so that nothing is restored: {why}");
+    }
+    works.is_ok()
+}
+
+fn counter(spec: &mut Value) {
+    spec["process"]["args"] = json!(["sh", "-c", COUNTER]);
+    spec["linux"]["resources"]["pids"] = json!({"limit": 50});
+}
+
+fn output_to(file: &Path) -> impl FnOnce(&mut CreateTaskRequest) {
+    let uri = format!("file://{}", file.display());
+    move |request| {
+        request.stdout = uri.clone();
+        request.stderr = uri;
+    }
+}
+
+fn numbers(file: &Path) -> Vec<u64> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Waits until a counter has written more than `count` numbers.
+#[track_caller]
+fn wait_for_numbers(file: &Path, count: usize) {
+    wait_until("it counts", SOON, || numbers(file).len() > count);
+}
+
+/// Checkpoints a container, which ends by that.
+fn checkpoint(shim: &ShimByHand<'_>, id: &str, image: &Path) -> Result<(), Error> {
+    let options = CheckpointOptions {
+        exit: true,
+        ..CheckpointOptions::default()
+    };
+    let mut request = CheckpointTaskRequest::new();
+    request.id = id.to_string();
+    request.path = image.display().to_string();
+    request.options = MessageField::some(Any {
+        type_url: "containerd.runc.v1.CheckpointOptions".to_string(),
+        value: options.write_to_bytes().expect("encode options"),
+        ..Any::default()
+    });
+    shim.client()
+        .call("Checkpoint", &request)
+        .map(|_: Empty| ())
+}
+
+/// Runs a counter, checkpoints it, and deletes it. Returns the image and the last number.
+#[track_caller]
+fn image_of_counter(daemon: &Daemon) -> (PathBuf, u64) {
+    let (output, image) = (daemon.folder().join("a.out"), daemon.folder().join("image"));
+    let shim = ShimByHand::start(daemon, "a", Version::V2, counter);
+    shim.create_with(output_to(&output)).expect("create");
+    shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    checkpoint(&shim, "a", &image).expect("checkpoint");
+    assert_eq!(shim.wait("").expect("wait"), 128 + 9);
+    shim.delete("").expect("delete");
+    shim.shut_down();
+    let last = *numbers(&output).last().expect("numbers");
+    (image, last)
+}
+
+fn pids_limit(cgroup: &str) -> String {
+    cgroup::read("pids", cgroup, "pids.max")
+}
+
+#[test]
+fn it_is_where_it_is_planned_and_can_be_limited() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    // In the hierarchy whose root the counter is in, while the checkpoint is written.
+    let other = cgroup::directory("memory", &format!("/{}/other", daemon.namespace()));
+    fs::create_dir_all(&other).expect("make a cgroup");
+    let (image, last) = image_of_counter(&daemon);
+    fs::remove_dir(&other).expect("remove a cgroup");
+    let output = daemon.folder().join("b.out");
+    let shim = ShimByHand::start(&daemon, "b", Version::V2, counter);
+    let pid = shim.create_with(|request| {
+        output_to(&output)(request);
+        request.checkpoint = image.display().to_string();
+    });
+    assert_eq!(pid.expect("create"), 0);
+    let pid = shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    assert_eq!(numbers(&output)[0], last + 1);
+
+    let mut own = placed::keys(placed::TRACKING);
+    own.extend(placed::keys(&["cpu", "cpuacct", "pids"]));
+    placed::assert_membership("the init", pid, &shim.cgroup(), &own);
+    let existing: BTreeSet<String> = cgroup::existing(&shim.cgroup()).into_iter().collect();
+    assert_eq!(existing, own);
+    assert_eq!(pids_limit(&shim.cgroup()), "50");
+    assert!(!other.exists(), "a restore has made another's cgroup");
+    shim.add_exec("e", &["sleep", "3600"]).expect("exec");
+    let exec = shim.start_process("e").expect("start an exec");
+    placed::assert_membership("an exec", exec, &shim.cgroup(), &own);
+
+    shim.update(&json!({"memory": {"limit": 64 << 20}, "pids": {"limit": 60}}))
+        .expect("update");
+    own.extend(placed::keys(&["memory"]));
+    for (what, pid) in [("the init", pid), ("the exec", exec)] {
+        placed::assert_membership(what, pid, &shim.cgroup(), &own);
+    }
+    assert_eq!(pids_limit(&shim.cgroup()), "60");
+
+    shim.add_exec("end", &["touch", "/run/end"]).expect("exec");
+    shim.start_process("end").expect("start an exec");
+    assert_eq!(shim.wait("").expect("wait"), 7);
+    assert_eq!(shim.delete("").expect("delete"), 7);
+    shim.shut_down();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn one_that_is_never_started_leaves_nothing() {
+    let daemon = Daemon::start();
+    let shim = ShimByHand::start(&daemon, "a", Version::V2, counter);
+    let pid = shim.create_with(|request| request.checkpoint = "/not/there".to_string());
+    assert_eq!(pid.expect("create"), 0);
+    assert_eq!(shim.delete("").expect("delete"), 0);
+    shim.shut_down();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn what_cannot_be_restored_is_an_error_and_leaves_nothing() {
+    let daemon = Daemon::start();
+    let image = daemon.folder().join("image");
+    fs::create_dir(&image).expect("make a folder");
+    let shim = ShimByHand::start(&daemon, "a", Version::V2, counter);
+    let output = daemon.folder().join("out");
+    let pid = shim.create_with(|request| {
+        output_to(&output)(request);
+        request.checkpoint = image.display().to_string();
+    });
+    assert_eq!(pid.expect("create"), 0);
+    for _ in 0..2 {
+        let error = shim.start_process("").expect_err("there is no image");
+        let text = error.to_string();
+        assert!(text.contains("OCI runtime restore failed"), "{text}");
+        let state = shim.state("").expect("state");
+        assert_eq!(state.pid, 0);
+        if Runtime::under_test() == Runtime::Stock {
+            break; // Its pipes are closed after the first attempt.
+        }
+    }
+    assert!(process::all().iter().all(|pid| {
+        process::command_line(*pid)
+            .iter()
+            .all(|word| word != COUNTER)
+            || !process::has_environment(
+                *pid,
+                "LAZYCG_TEST_DAEMON",
+                &daemon.folder().display().to_string(),
+            )
+    }));
+    assert_eq!(shim.delete("").expect("delete"), 0);
+    shim.shut_down();
+    daemon.assert_nothing_left();
+}
