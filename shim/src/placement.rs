@@ -230,6 +230,19 @@ impl Placement {
         own.then(|| self.container.directory(Controller::Memory))?
     }
 
+    /// The names of the hierarchies that are own: those of their controllers, or their own.
+    pub(crate) fn own_names(&self) -> Vec<String> {
+        let (plan, topology) = (
+            &self.container.state().plan,
+            &self.container.host().topology,
+        );
+        let own = topology.hierarchies.iter();
+        own.filter(|hierarchy| plan.is_own(&hierarchy.key))
+            .flat_map(|hierarchy| hierarchy.key.as_str().split(','))
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// Whom the kernel has killed at the container's path of the memory hierarchy until now,
     /// joined or not.
     pub(crate) fn oom_kills(&self) -> Result<Kills> {

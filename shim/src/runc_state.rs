@@ -28,21 +28,93 @@ pub fn set_cgroup_paths(state_file: &Path, paths: &BTreeMap<String, PathBuf>) ->
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(Error::io("read", state_file)(error)),
     };
-    let unexpected = |why: String| {
-        Error::io("read", state_file)(io::Error::new(io::ErrorKind::InvalidData, why))
-    };
+    let unexpected = |why| unexpected(state_file, why);
     let after = with_cgroup_paths(&before, paths).map_err(unexpected)?;
+    change(state_file, &before, &after)?;
+    Ok(true)
+}
+
+/// Makes the label `name` (runc keeps annotations as labels) of `state_file` what `value` makes
+/// of its present value, under the same conditions as [`set_cgroup_paths`].
+pub(crate) fn set_label(
+    state_file: &Path,
+    name: &str,
+    value: impl FnOnce(Option<&str>) -> Result<String>,
+) -> Result<bool> {
+    let before = match fs::read_to_string(state_file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(Error::io("read", state_file)(error)),
+    };
+    let after = with_label(&before, name, value).map_err(|error| match error {
+        LabelError::Shape(why) => unexpected(state_file, why),
+        LabelError::Value(error) => error,
+    })?;
+    change(state_file, &before, &after)?;
+    Ok(true)
+}
+
+/// Replaces the content `before` by `after`, and reads it back.
+fn change(state_file: &Path, before: &str, after: &str) -> Result<()> {
     if after == before {
-        return Ok(true);
+        return Ok(());
     }
     replace(state_file, after.as_bytes())?;
     let back = fs::read_to_string(state_file).map_err(Error::io("read", state_file))?;
     if back != after {
-        return Err(unexpected(
-            "does not hold what was written to it".to_string(),
-        ));
+        let why = "does not hold what was written to it";
+        return Err(unexpected(state_file, why.to_string()));
     }
-    Ok(true)
+    Ok(())
+}
+
+fn unexpected(state_file: &Path, why: String) -> Error {
+    Error::io("read", state_file)(io::Error::new(io::ErrorKind::InvalidData, why))
+}
+
+/// Why a label cannot be set.
+enum LabelError {
+    /// The file is not what we know.
+    Shape(String),
+    /// There is no value for it.
+    Value(Error),
+}
+
+/// The part of state.json that has the labels.
+#[derive(Deserialize)]
+struct Labelled<'a> {
+    #[serde(borrow)]
+    config: Config<'a>,
+}
+
+#[derive(Deserialize)]
+struct Config<'a> {
+    #[serde(borrow)]
+    labels: &'a RawValue,
+}
+
+/// `state` with another value of a label; all else stays as it is to the byte.
+fn with_label(
+    state: &str,
+    name: &str,
+    value: impl FnOnce(Option<&str>) -> Result<String>,
+) -> std::result::Result<String, LabelError> {
+    let shape = |error: serde_json::Error| LabelError::Shape(format!("labels: {error}"));
+    let found: Labelled<'_> = serde_json::from_str(state).map_err(shape)?;
+    let found = found.config.labels.get();
+    // runc always has one: `bundle=`.
+    let mut labels: Vec<String> = serde_json::from_str(found).map_err(shape)?;
+    let prefix = format!("{name}=");
+    let mut present = labels
+        .iter()
+        .filter_map(|label| label.strip_prefix(&prefix));
+    let value = value(present.next()).map_err(LabelError::Value)?;
+    labels.retain(|label| !label.starts_with(&prefix));
+    labels.push(format!("{prefix}{value}"));
+    let labels = serde_json::to_string(&labels).map_err(shape)?;
+    let mut changed = state.to_string();
+    changed.replace_range(place(state, found), &labels);
+    Ok(changed)
 }
 
 /// The part of state.json that tells whether it is what we know.
@@ -130,6 +202,36 @@ mod tests {
  "created":"2024-05-05T11:44:02.907476556Z", "config":{"cgroups":{"path":"/ns/c1","resources":{"cpu_shares":1e3}}},
  "rootless":false,"cgroup_paths": {"devices":"/sys/fs/cgroup/devices/ns/c1",
  "name=systemd":"/sys/fs/cgroup/systemd/ns/c1"} ,"external_descriptors":["/dev/null"],"intel_rdt_path":""}"#;
+
+    #[test]
+    fn a_label_is_set_and_all_else_stays() {
+        let folder = TestFolder::new("runc-state-label");
+        let file = folder.join("state.json");
+        let state =
+            |labels: &str| format!(r#"{{"x": 1e3, "config": {{"labels":{labels} , "y":[]}}}}"#);
+        let table = [
+            (r#"["bundle=/b"]"#, None, r#"["bundle=/b","n=new"]"#),
+            (r#"["n=old", "nn=1"]"#, Some("old"), r#"["nn=1","n=new"]"#),
+        ];
+        for (before, present, after) in table {
+            fs::write(&file, state(before)).unwrap();
+            let set = set_label(&file, "n", |is| {
+                assert_eq!(is, present);
+                Ok("new".to_string())
+            });
+            assert!(set.unwrap());
+            assert_eq!(fs::read_to_string(&file).unwrap(), state(after));
+        }
+        for odd in ["{}", &state("null"), &state("[1]")] {
+            fs::write(&file, odd).unwrap();
+            assert!(
+                set_label(&file, "n", |_| Ok(String::new())).is_err(),
+                "{odd}"
+            );
+            assert_eq!(fs::read_to_string(&file).unwrap(), odd);
+        }
+        assert!(!set_label(&folder.join("absent"), "n", |_| Ok(String::new())).unwrap());
+    }
 
     fn paths(names: &[&str]) -> BTreeMap<String, PathBuf> {
         names

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -13,12 +14,15 @@ use containerd_shim_protos::{
         Message, MessageField,
         well_known_types::{any::Any, empty::Empty},
     },
-    shim::oci::CheckpointOptions,
+    shim::oci::{CheckpointOptions, Options},
     ttrpc::Error,
 };
 use lazycg_tests::{
-    Daemon, Runtime, cgroup, placed, process, programs,
+    Daemon, Runtime,
+    api::{Api, NewContainer, NewTask, runc_options},
+    cgroup, placed, process, programs,
     shim_by_hand::ShimByHand,
+    spec,
     task_client::Version,
     wait::{SOON, wait_until},
 };
@@ -62,6 +66,14 @@ fn wait_for_numbers(file: &Path, count: usize) {
     wait_until("it counts", SOON, || numbers(file).len() > count);
 }
 
+fn any(type_url: &str, message: &impl Message) -> MessageField<Any> {
+    MessageField::some(Any {
+        type_url: type_url.to_string(),
+        value: message.write_to_bytes().expect("encode options"),
+        ..Any::default()
+    })
+}
+
 /// Checkpoints a container, which ends by that.
 fn checkpoint(shim: &ShimByHand<'_>, id: &str, image: &Path) -> Result<(), Error> {
     let options = CheckpointOptions {
@@ -71,14 +83,17 @@ fn checkpoint(shim: &ShimByHand<'_>, id: &str, image: &Path) -> Result<(), Error
     let mut request = CheckpointTaskRequest::new();
     request.id = id.to_string();
     request.path = image.display().to_string();
-    request.options = MessageField::some(Any {
-        type_url: "containerd.runc.v1.CheckpointOptions".to_string(),
-        value: options.write_to_bytes().expect("encode options"),
-        ..Any::default()
-    });
+    request.options = any("containerd.runc.v1.CheckpointOptions", &options);
     shim.client()
         .call("Checkpoint", &request)
         .map(|_: Empty| ())
+}
+
+/// A cgroup that is none of the counter's, in a hierarchy in whose root the counter is.
+const OTHER: &str = "restore-other";
+
+fn other_cgroup(daemon: &Daemon) -> PathBuf {
+    cgroup::directory("memory", &format!("/{}/{OTHER}", daemon.namespace()))
 }
 
 /// Runs a counter, checkpoints it, and deletes it. Returns the image and the last number.
@@ -89,11 +104,21 @@ fn image_of_counter(daemon: &Daemon) -> (PathBuf, u64) {
     shim.create_with(output_to(&output)).expect("create");
     shim.start_process("").expect("start");
     wait_for_numbers(&output, 3);
+    let other = other_cgroup(daemon);
+    fs::create_dir_all(&other).expect("make a cgroup");
     checkpoint(&shim, "a", &image).expect("checkpoint");
     assert_eq!(shim.wait("").expect("wait"), 128 + 9);
     shim.delete("").expect("delete");
     shim.shut_down();
     let last = *numbers(&output).last().expect("numbers");
+    let cgroups = fs::read(image.join("cgroup.img")).expect("read an image");
+    let name = OTHER.as_bytes();
+    let has_other = cgroups.windows(name.len()).any(|part| part == name);
+    assert!(
+        Runtime::under_test() == Runtime::Stock || !has_other,
+        "the host's cgroups are in the image"
+    );
+    fs::remove_dir(other).expect("remove a cgroup");
     (image, last)
 }
 
@@ -107,11 +132,7 @@ fn it_is_where_it_is_planned_and_can_be_limited() {
         return;
     }
     let daemon = Daemon::start();
-    // In the hierarchy whose root the counter is in, while the checkpoint is written.
-    let other = cgroup::directory("memory", &format!("/{}/other", daemon.namespace()));
-    fs::create_dir_all(&other).expect("make a cgroup");
     let (image, last) = image_of_counter(&daemon);
-    fs::remove_dir(&other).expect("remove a cgroup");
     let output = daemon.folder().join("b.out");
     let shim = ShimByHand::start(&daemon, "b", Version::V2, counter);
     let pid = shim.create_with(|request| {
@@ -129,6 +150,7 @@ fn it_is_where_it_is_planned_and_can_be_limited() {
     let existing: BTreeSet<String> = cgroup::existing(&shim.cgroup()).into_iter().collect();
     assert_eq!(existing, own);
     assert_eq!(pids_limit(&shim.cgroup()), "50");
+    let other = other_cgroup(&daemon);
     assert!(!other.exists(), "a restore has made another's cgroup");
     shim.add_exec("e", &["sleep", "3600"]).expect("exec");
     let exec = shim.start_process("e").expect("start an exec");
@@ -195,5 +217,133 @@ fn what_cannot_be_restored_is_an_error_and_leaves_nothing() {
     }));
     assert_eq!(shim.delete("").expect("delete"), 0);
     shim.shut_down();
+    daemon.assert_nothing_left();
+}
+
+/// An OCI runtime that is runc, but for `restore`: what has been restored is then moved to a
+/// cgroup that nobody has planned.
+fn write_misplacing_runtime(daemon: &Daemon, elsewhere: &Path) -> PathBuf {
+    let file = daemon.folder().join("misplacing");
+    let script = format!(
+        "#!/bin/sh\n\
+         {runc} \"$@\" || exit\n\
+         case \" $* \" in *' restore '*) cat init.pid > {elsewhere}/cgroup.procs ;; esac\n",
+        runc = programs::runc().display(),
+        elsewhere = elsewhere.display(),
+    );
+    fs::write(&file, script).expect("write a script");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("make it executable");
+    file
+}
+
+#[test]
+fn one_that_is_not_where_it_is_planned_does_not_stay() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let (image, last) = image_of_counter(&daemon);
+    let elsewhere = cgroup::directory("memory", &format!("/{}/elsewhere", daemon.namespace()));
+    fs::create_dir_all(&elsewhere).expect("make a cgroup");
+    let runtime = write_misplacing_runtime(&daemon, &elsewhere);
+    let output = daemon.folder().join("b.out");
+    let shim = ShimByHand::start(&daemon, "b", Version::V2, counter);
+    let created = shim.create_with(|request| {
+        output_to(&output)(request);
+        request.checkpoint = image.display().to_string();
+        let options = Options {
+            binary_name: runtime.display().to_string(),
+            ..Options::default()
+        };
+        request.options = any("containerd.runc.v1.Options", &options);
+    });
+    created.expect("create");
+    let error = shim.start_process("").expect_err("it is elsewhere");
+    assert!(error.to_string().contains("elsewhere"), "{error}");
+    assert_eq!(shim.state("").expect("state").pid, 0);
+    let left = cgroup::processes_below("devices", &shim.cgroup());
+    assert_eq!(left, [] as [i32; 0]);
+    let left = cgroup::processes_below("memory", &format!("/{}/elsewhere", daemon.namespace()));
+    assert_eq!(left, [] as [i32; 0]);
+
+    // Once more, with what is runc again.
+    fs::remove_file(&runtime).expect("remove the script");
+    symlink(programs::runc(), &runtime).expect("link runc");
+    fs::remove_file(&output).expect("remove what it wrote");
+    let pid = shim.start_process("").expect("start");
+    wait_for_numbers(&output, 1);
+    assert_eq!(numbers(&output)[0], last + 1);
+    assert_eq!(pids_limit(&shim.cgroup()), "50");
+    assert!(process::is_alive(pid));
+    shim.end();
+    fs::remove_dir(&elsewhere).expect("remove a cgroup");
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_container_that_was_restored_is_checkpointed_and_restored_again() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let (mut image, mut last) = image_of_counter(&daemon);
+    for id in ["b", "c"] {
+        let output = daemon.folder().join(format!("{id}.out"));
+        let shim = ShimByHand::start(&daemon, id, Version::V2, counter);
+        let created = shim.create_with(|request| {
+            output_to(&output)(request);
+            request.checkpoint = image.display().to_string();
+        });
+        created.expect("create");
+        shim.start_process("").expect("start");
+        wait_for_numbers(&output, 3);
+        assert_eq!(numbers(&output)[0], last + 1);
+        image = daemon.folder().join(format!("{id}.image"));
+        checkpoint(&shim, id, &image).expect("checkpoint");
+        shim.wait("").expect("wait");
+        last = *numbers(&output).last().expect("numbers");
+        shim.delete("").expect("delete");
+        shim.shut_down();
+    }
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn the_stock_shim_restores_what_lazycg_has_written() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let (image, last) = image_of_counter(&daemon);
+    let api = Api::connect(&daemon.address(), daemon.namespace());
+    let words: Vec<String> = ["sh", "-c", COUNTER].map(str::to_string).into();
+    let options = runc_options(|options| options.criu_image_path = image.display().to_string());
+    api.create_container(&NewContainer {
+        id: "b".to_string(),
+        runtime: Runtime::Stock,
+        options: None,
+        spec: spec::spec(&words, &format!("/{}/b", daemon.namespace())),
+    })
+    .expect("create a container");
+    let output = daemon.folder().join("b.out");
+    let uri = format!("file://{}", output.display());
+    let task = NewTask {
+        id: "b".to_string(),
+        stdout: uri.clone(),
+        stderr: uri,
+        options: Some(options),
+        ..NewTask::default()
+    };
+    assert_eq!(api.create_task(&task).expect("create"), 0);
+    api.start("b", "").expect("start");
+    wait_for_numbers(&output, 3);
+    assert_eq!(numbers(&output)[0], last + 1);
+    let memory = cgroup::directory("memory", &format!("/{}/b", daemon.namespace()));
+    let below = cgroup::directories_below(&memory);
+    assert_eq!(below, [memory], "copies of the host's cgroups");
+    api.kill("b", "", 9, false).expect("kill");
+    api.wait("b", "").expect("wait");
+    api.delete_task("b").expect("delete");
+    api.delete_container("b").expect("delete a container");
     daemon.assert_nothing_left();
 }

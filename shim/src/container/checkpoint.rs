@@ -1,6 +1,9 @@
 //! Checkpoints: a container's processes, written to files by CRIU through the OCI runtime.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use containerd_shim_protos::{
     api::CheckpointTaskRequest, protobuf::Message, shim::oci::CheckpointOptions,
@@ -8,8 +11,10 @@ use containerd_shim_protos::{
 
 use super::Container;
 use crate::{
+    criu_config,
     error::{Error, Result},
     guard::blocking,
+    lock::read,
     runtime::{Call, Checkpoint},
     state::Action,
 };
@@ -40,6 +45,19 @@ impl Container {
             file_locks: options.file_locks,
             empty_namespaces: options.empty_namespaces,
         });
+        let (bundle, placement) = (self.bundle.clone(), Arc::clone(&self.placement));
+        blocking(move || {
+            let placement = read(&placement);
+            let record = placement.record();
+            let state_file = record.runtime_root.join(&record.id).join("state.json");
+            let own = placement.own_names();
+            if let Err(error) = criu_config::put_for_checkpoint(&bundle, &state_file, own) {
+                // The image has more in it than it needs to.
+                log::warn!("{error}; CRIU takes note of all cgroups");
+            }
+            Ok(())
+        })
+        .await?;
         let outcome = self.run(call).await;
         let log = self.bundle.join(LOG);
         blocking(move || {

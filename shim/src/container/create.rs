@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::{Container, Restore, Shared, kill::tracking, read_pid};
 use crate::{
-    caller,
+    caller, criu_config,
     error::Result,
     guard::blocking,
     lock::{read, write},
@@ -286,7 +286,7 @@ async fn complete_checkpointed(
             parent: path(&task.parent_checkpoint),
             work: plan.options.criu_work_path.clone(),
             no_pivot: plan.options.no_pivot_root,
-            annotations: plan.spec.annotations.clone(),
+            criu_config: plan.spec.annotations.get(criu_config::ANNOTATION).cloned(),
             cgroups_path: read(&made.placement).common_path(&plan.spec.cgroups_path),
             prepared: Mutex::new(Some(prepared)),
         }),

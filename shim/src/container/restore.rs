@@ -2,7 +2,6 @@
 //! cgroups, its root file system and its stdio, and no process.
 
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -10,7 +9,8 @@ use std::{
 
 use super::{Container, PID_FILE, read_pid, remove_if_there};
 use crate::{
-    caller, criu_config,
+    caller,
+    criu_config::{self, Cgroups},
     error::{Error, Result},
     guard::blocking,
     lock::{lock, read, write},
@@ -35,7 +35,8 @@ pub(crate) struct Restore {
     /// Where the options say that CRIU is to work.
     pub(super) work: Option<PathBuf>,
     pub(super) no_pivot: bool,
-    pub(super) annotations: HashMap<String, String>,
+    /// The file that the client names for CRIU to read.
+    pub(super) criu_config: Option<String>,
     /// The container's path, as the runtime is to be told it.
     pub(super) cgroups_path: Option<PathBuf>,
     /// Until the first attempt to start.
@@ -92,10 +93,10 @@ impl Container {
         self.init.begins_after(self.shared.oom_log.position());
         let expected = self.shared.reaper.expect();
         let (bundle, placement) = (self.bundle.clone(), Arc::clone(&self.placement));
-        let (annotations, path) = (restore.annotations.clone(), restore.cgroups_path.clone());
+        let (criu, path) = (restore.criu_config.clone(), restore.cgroups_path.clone());
         let config = blocking(move || {
             remove_if_there(&bundle.join(PID_FILE))?;
-            let criu = criu_config::write(&bundle, &annotations)?;
+            let criu = criu_config::write(&bundle, criu.as_deref(), &Cgroups::Ignore)?;
             // It runs on as soon as it is restored: within its limits.
             read(&placement).before_restore()?;
             RuntimeConfig::put_for_restore(&bundle, path.as_deref(), &criu)
