@@ -23,7 +23,7 @@ fn check_the_error_alone(why: &str) {
         seen.exit("wait", &task.wait(), task.since());
         task.note_delete(seen, "a");
     };
-    Scenario::new("checkpoint without CRIU", scenario)
+    Scenario::new("checkpoint-without-criu", scenario)
         .alone()
         .only_runc()
         .check();

@@ -18,7 +18,7 @@ use containerd_shim_protos::{
     ttrpc::Error,
 };
 use lazycg_tests::{
-    Daemon, Runtime,
+    Daemon, OciRuntime, Runtime, Status,
     api::{Api, NewContainer, NewTask, runc_options},
     cgroup, placed, process, programs,
     shim_by_hand::ShimByHand,
@@ -32,14 +32,26 @@ use serde_json::{Value, json};
 const COUNTER: &str =
     "i=0; while [ ! -e /run/end ]; do i=$((i + 1)); echo $i; sleep 0.05; done; exit 7";
 
-/// Whether CRIU can work here. Where it cannot, the suites `checkpoint` and `parity_restore`
-/// check the error, and here is checked what needs no image.
+/// Whether CRIU can work here. Where it cannot, says so, and checks that a checkpoint is refused
+/// with a reason and changes nothing.
+#[track_caller]
 fn criu_works() -> bool {
-    let works = programs::criu_works();
-    if let Err(why) = &works {
-        println!("CRIU DOES NOT WORK HERE, so that nothing is restored: {why}");
-    }
-    works.is_ok()
+    let Err(why) = programs::criu_works() else {
+        return true;
+    };
+    println!("CRIU DOES NOT WORK HERE, so that nothing is restored: {why}");
+    let daemon = Daemon::start();
+    let (output, image) = (daemon.folder().join("a.out"), daemon.folder().join("image"));
+    let shim = ShimByHand::start(&daemon, "a", Version::V2, counter);
+    shim.create_with(output_to(&output)).expect("create");
+    shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    let error = checkpoint(&shim, "a", &image).expect_err("CRIU does not work");
+    assert!(error.to_string().contains("criu"), "{error}");
+    wait_for_numbers(&output, numbers(&output).len());
+    shim.end();
+    daemon.assert_nothing_left();
+    false
 }
 
 fn counter(spec: &mut Value) {
@@ -188,36 +200,45 @@ fn what_cannot_be_restored_is_an_error_and_leaves_nothing() {
     let daemon = Daemon::start();
     let image = daemon.folder().join("image");
     fs::create_dir(&image).expect("make a folder");
-    let shim = ShimByHand::start(&daemon, "a", Version::V2, counter);
-    let output = daemon.folder().join("out");
-    let pid = shim.create_with(|request| {
-        output_to(&output)(request);
-        request.checkpoint = image.display().to_string();
-    });
-    assert_eq!(pid.expect("create"), 0);
-    for _ in 0..2 {
-        let error = shim.start_process("").expect_err("there is no image");
-        let text = error.to_string();
-        assert!(text.contains("OCI runtime restore failed"), "{text}");
-        let state = shim.state("").expect("state");
-        assert_eq!(state.pid, 0);
-        if Runtime::under_test() == Runtime::Stock {
-            break; // Its pipes are closed after the first attempt.
+    // Debian's crun knows no `restore` at all.
+    for oci_runtime in OciRuntime::ALL {
+        if (Runtime::under_test(), oci_runtime) == (Runtime::Stock, OciRuntime::Crun) {
+            continue; // Its crun refuses hybrid hosts.
         }
+        let id = format!("{oci_runtime:?}").to_lowercase();
+        let shim = ShimByHand::start(&daemon, &id, Version::V2, counter);
+        let output = daemon.folder().join(&id);
+        let pid = shim.create_with(|request| {
+            output_to(&output)(request);
+            request.checkpoint = image.display().to_string();
+            request.options = oci_runtime_option(&oci_runtime.binary());
+        });
+        assert_eq!(pid.expect("create"), 0);
+        for _ in 0..2 {
+            let error = shim.start_process("").expect_err("there is no image");
+            let text = error.to_string();
+            assert!(text.contains("OCI runtime restore failed"), "{text}");
+            let state = shim.state("").expect("state");
+            assert_eq!(state.pid, 0);
+            if Runtime::under_test() == Runtime::Stock {
+                break; // Its pipes are closed after the first attempt.
+            }
+        }
+        let left = cgroup::processes_below("devices", &shim.cgroup());
+        assert_eq!(left, [] as [i32; 0]);
+        assert_eq!(shim.delete("").expect("delete"), 0);
+        shim.shut_down();
     }
-    assert!(process::all().iter().all(|pid| {
-        process::command_line(*pid)
-            .iter()
-            .all(|word| word != COUNTER)
-            || !process::has_environment(
-                *pid,
-                "LAZYCG_TEST_DAEMON",
-                &daemon.folder().display().to_string(),
-            )
-    }));
-    assert_eq!(shim.delete("").expect("delete"), 0);
-    shim.shut_down();
     daemon.assert_nothing_left();
+}
+
+/// Options that name an OCI runtime.
+fn oci_runtime_option(binary: &Path) -> MessageField<Any> {
+    let options = Options {
+        binary_name: binary.display().to_string(),
+        ..Options::default()
+    };
+    any("containerd.runc.v1.Options", &options)
 }
 
 /// An OCI runtime that is runc, but for `restore`: what has been restored is then moved to a
@@ -251,11 +272,7 @@ fn one_that_is_not_where_it_is_planned_does_not_stay() {
     let created = shim.create_with(|request| {
         output_to(&output)(request);
         request.checkpoint = image.display().to_string();
-        let options = Options {
-            binary_name: runtime.display().to_string(),
-            ..Options::default()
-        };
-        request.options = any("containerd.runc.v1.Options", &options);
+        request.options = oci_runtime_option(&runtime);
     });
     created.expect("create");
     let error = shim.start_process("").expect_err("it is elsewhere");
@@ -345,5 +362,102 @@ fn the_stock_shim_restores_what_lazycg_has_written() {
     api.wait("b", "").expect("wait");
     api.delete_task("b").expect("delete");
     api.delete_container("b").expect("delete a container");
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn lazycg_restores_what_the_stock_shim_has_written() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let (output, image) = (daemon.folder().join("a.out"), daemon.folder().join("image"));
+    let uri = format!("file://{}", output.display());
+    let container = daemon
+        .container("a")
+        .runtime(Runtime::Stock)
+        .spec(counter)
+        .flags(&["--log-uri", &uri])
+        .start();
+    wait_for_numbers(&output, 3);
+    let path = image.to_str().expect("UTF-8");
+    let written = container.run_task("checkpoint", &["--image-path", path, "--exit"]);
+    written.ok();
+    container.wait_for(Status::Stopped);
+    container.delete();
+    let last = *numbers(&output).last().expect("numbers");
+
+    let output = daemon.folder().join("b.out");
+    let shim = ShimByHand::start(&daemon, "b", Version::V2, counter);
+    let created = shim.create_with(|request| {
+        output_to(&output)(request);
+        request.checkpoint = image.display().to_string();
+    });
+    created.expect("create");
+    let pid = shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    assert_eq!(numbers(&output)[0], last + 1);
+    let mut own = placed::keys(placed::TRACKING);
+    own.extend(placed::keys(&["cpu", "cpuacct", "pids"]));
+    placed::assert_membership("the init", pid, &shim.cgroup(), &own);
+    let theirs = format!("/{}/a", daemon.namespace());
+    assert_eq!(cgroup::existing(&theirs), [] as [String; 0]);
+    shim.end();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_shim_that_is_killed_before_the_start_leaves_nothing_after_delete() {
+    if Runtime::under_test() == Runtime::Stock {
+        return;
+    }
+    let daemon = Daemon::start();
+    let shim = ShimByHand::start(&daemon, "a", Version::V2, counter);
+    let created = shim.create_with(|request| request.checkpoint = "/not/there".to_string());
+    created.expect("create");
+    shim.kill_shim();
+    shim.run_delete().ok();
+    daemon.assert_nothing_left();
+}
+
+#[test]
+fn a_terminal_is_restored_with_its_container() {
+    if Runtime::under_test() == Runtime::Stock || !criu_works() {
+        return;
+    }
+    let daemon = Daemon::start();
+    let (output, image) = (daemon.folder().join("a.out"), daemon.folder().join("image"));
+    let on_terminal = |spec: &mut Value| {
+        counter(spec);
+        spec["process"]["terminal"] = true.into();
+    };
+    let to_terminal = |file: &Path| {
+        let uri = format!("file://{}", file.display());
+        move |request: &mut CreateTaskRequest| {
+            request.terminal = true;
+            request.stdout = uri;
+        }
+    };
+    let shim = ShimByHand::start(&daemon, "a", Version::V2, on_terminal);
+    shim.create_with(to_terminal(&output)).expect("create");
+    shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    checkpoint(&shim, "a", &image).expect("checkpoint");
+    shim.wait("").expect("wait");
+    shim.delete("").expect("delete");
+    shim.shut_down();
+    let last = *numbers(&output).last().expect("numbers");
+
+    let output = daemon.folder().join("b.out");
+    let shim = ShimByHand::start(&daemon, "b", Version::V2, on_terminal);
+    let created = shim.create_with(|request| {
+        to_terminal(&output)(request);
+        request.checkpoint = image.display().to_string();
+    });
+    created.expect("create");
+    shim.start_process("").expect("start");
+    wait_for_numbers(&output, 3);
+    assert_eq!(numbers(&output)[0], last + 1);
+    shim.end();
     daemon.assert_nothing_left();
 }
