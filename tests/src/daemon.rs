@@ -144,6 +144,8 @@ impl Daemon {
         let mut command = Command::new("containerd");
         self.set_environment(&mut command);
         let child = command
+            // There it unpacks checkpoints, and does not remove them.
+            .env("XDG_RUNTIME_DIR", &self.folder)
             .arg("--config")
             .arg(self.folder.join("config.toml"))
             .args(["--log-level", "debug"])
