@@ -2,18 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
-use containerd_shim::io::{Pty, Stdio};
+use containerd_shim::io::Stdio;
 use lazy_cgroups::oom::kernel_log::Position;
 use tokio::sync::watch;
 
 use crate::{
     caller::Caller,
-    console,
     error::{Error, Result},
     lock::lock,
     reaper::Exit,
     state::{Action, Kind, State},
-    stdio::{self, Copies},
+    stdio::{self, Copies, Terminal},
 };
 
 /// A process.
@@ -58,7 +57,7 @@ enum Ending {
 #[derive(Default)]
 struct Streams {
     copies: Arc<Copies>,
-    terminal: Option<Pty>,
+    terminal: Option<Terminal>,
 }
 
 impl std::fmt::Debug for Streams {
@@ -242,7 +241,7 @@ impl Process {
     }
 
     /// Remembers its terminal.
-    pub(crate) fn has_terminal(&self, terminal: Option<Pty>) {
+    pub(crate) fn has_terminal(&self, terminal: Option<Terminal>) {
         lock(&self.streams).terminal = terminal;
     }
 
@@ -255,7 +254,7 @@ impl Process {
         };
         let (columns, rows) = (size(columns)?, size(rows)?);
         match &lock(&self.streams).terminal {
-            Some(terminal) => console::resize(terminal, columns, rows),
+            Some(terminal) => terminal.resize(columns, rows),
             None => Ok(()),
         }
     }

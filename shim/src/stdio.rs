@@ -21,8 +21,9 @@ use containerd_shim::io::{Pty, Stdio};
 use nix::unistd::{Gid, Uid, fchown};
 use tokio::net::unix::pipe;
 
+pub(crate) use self::terminal::Terminal;
 pub(crate) use self::{copies::Copies, logger::Origin};
-use self::{copies::Sink, terminal::TerminalOutput, wanted::Outputs};
+use self::{copies::Sink, wanted::Outputs};
 use crate::{
     console::ConsoleSocket,
     error::{Error, Result},
@@ -189,18 +190,19 @@ impl Ends {
 
     /// Starts the copies, after the runtime has started the process. Returns the terminal, if
     /// it has one.
-    pub(crate) async fn copy(self, copies: &Copies) -> Result<Option<Pty>> {
+    pub(crate) async fn copy(self, copies: &Copies) -> Result<Option<Terminal>> {
         match self {
             Ends::Terminal(socket, stdin, sink) => {
-                let pty = Pty::new(socket.receive().await?)
+                let master = Pty::new(socket.receive().await?)
                     .map_err(copies::failed("use the terminal"))?;
+                let terminal = Terminal::new(master);
                 if let Some(path) = stdin {
-                    copies.input(&path, pty.clone())?;
+                    copies.input(&path, terminal.input())?;
                 }
                 if let Some(sink) = sink {
-                    copies.output(TerminalOutput(pty.clone()), sink).await?;
+                    copies.output(terminal.output(), sink).await?;
                 }
-                Ok(Some(pty))
+                Ok(Some(terminal))
             }
             Ends::Pipes { stdin, outputs } => {
                 if let Some((path, end)) = stdin {

@@ -85,6 +85,38 @@ fn control_c_on_a_terminal() {
 }
 
 #[test]
+fn the_end_of_a_terminals_input() {
+    parity::check("tty-stdin-ends", |world, seen| {
+        let task = world.task("a").start();
+        let exec = task
+            .exec("e")
+            .terminal()
+            .stdin()
+            .sh("trap 'exit 7' HUP; echo ready; while :; do sleep 0.05; done")
+            .start();
+        exec.wait_for_output("ready");
+        let mut keyboard = exec.stdin();
+        seen.outcome("close", &exec.close_stdin());
+        keyboard.write_all(b"still here\n").expect("type");
+        exec.wait_for_output("still here");
+        drop(keyboard);
+        exec.note_end(seen, "exec");
+        seen.outcome("resize", &exec.resize(80, 24));
+        seen.outcome("delete", &exec.delete_exec());
+        task.note_status(seen, "init");
+
+        let terminal = world.task("t").terminal().stdin().command(&["cat"]).start();
+        let mut keyboard = terminal.stdin();
+        keyboard.write_all(b"hello\n").expect("type");
+        terminal.wait_for_output("hello\r\nhello\r\n");
+        drop(keyboard);
+        seen.outcome("close", &terminal.close_stdin());
+        terminal.note_end(seen, "init");
+        terminal.note_delete(seen, "init");
+    });
+}
+
+#[test]
 fn much_output_on_a_terminal() {
     parity::check("tty-10mb", |world, seen| {
         let task = world.task("a").terminal().sh(MUCH).start();

@@ -564,8 +564,8 @@ impl<'w> Task<'w> {
 
     /// All events of the task, which has been deleted with this answer.
     ///
-    /// The stock shim can end before it has sent the last one (seen with containerd 1.7 and
-    /// 2.1): it is then what the answer says. lazycg has to send it.
+    /// The stock shim can end before it has sent the last one (seen with containerd 2.1): it
+    /// is then what the answer says. lazycg has to send it.
     #[track_caller]
     pub fn events_to_the_end(&self, deleted: &Exit) -> Vec<TaskEvent> {
         let (events, end) = (self.world.events(), Instant::now() + STOCKS_LAST_EVENT);
