@@ -23,7 +23,7 @@ use crate::{
     process::Process,
     reaper::{Exited, Expectation},
     runtime::Call,
-    state::{Action, Kind},
+    state::{Action, Kind, State},
     stdio::{Ends, Origin, Prepared, Request},
 };
 
@@ -113,7 +113,12 @@ impl Container {
         // Counted before the init can end: its exit then waits for this one's.
         let running = self
             .init
-            .check_then(Action::Exec, || Running::new(&self.running))?;
+            .check_then(Action::Exec, || Running::new(&self.running))
+            .map_err(|error| match self.init.state() {
+                // The code that the stock shim has for this since containerd 1.7.
+                State::Stopped => Error::FailedPrecondition(error.to_string()),
+                _ => error,
+            })?;
         let (pid, exited) = match self.run_exec(&process).await {
             Ok(started) => started,
             Err(error) => {
