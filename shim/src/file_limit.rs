@@ -5,28 +5,33 @@
 //! included. Its children get what it was given: a container without rlimits of its own is not
 //! to see a difference.
 
-use std::{io, sync::OnceLock};
+#![allow(unsafe_code)]
+
+use std::{io, os::unix::process::CommandExt, process::Command};
 
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
-/// The soft and the hard limit that this process was given, if it has changed them.
-static GIVEN: OnceLock<(rlim_t, rlim_t)> = OnceLock::new();
+/// The soft and the hard limit that this process was given; none if it has not changed them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given(Option<(rlim_t, rlim_t)>);
 
 /// Raises the soft limit to the hard one.
-pub(crate) fn raise() -> io::Result<()> {
+pub(crate) fn raise() -> io::Result<Given> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
         setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-        GIVEN.get_or_init(|| (soft, hard));
+        return Ok(Given(Some((soft, hard))));
     }
-    Ok(())
+    Ok(Given(None))
 }
 
-/// What takes it back in a child, after the fork: one system call, with arguments made before.
-pub(crate) fn restorer() -> impl Fn() -> io::Result<()> + Send + Sync + 'static {
-    let given = GIVEN.get().copied();
-    move || match given {
-        Some((soft, hard)) => Ok(setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?),
-        None => Ok(()),
+impl Given {
+    /// Lets the child of `command` have these.
+    pub(crate) fn pass_on(self, command: &mut Command) {
+        let Some((soft, hard)) = self.0 else { return };
+        let restore = move || Ok(setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?);
+        // SAFETY: the child of a process with threads may only make async-signal-safe calls:
+        // this is one plain system call, with numbers.
+        unsafe { command.pre_exec(restore) };
     }
 }

@@ -13,7 +13,7 @@
 //! - `container`, `process`: what is done with them; `state`: what may be done when;
 //! - `runtime`: the OCI runtime's command line; `rootfs`, `stdio`, `console`: what a container
 //!   is given; `metrics`: its figures; `oom`: what it has no memory for;
-//! - `reaper`, `spawner`, `file_limit`, `events`, `guard`, `caller`, `logging`, `signals`: what
+//! - `reaper`, `spawner`, `file_limit`, `dispositions`, `events`, `guard`, `caller`, `logging`, `signals`: what
 //!   the others stand on.
 
 mod bootstrap;
@@ -22,6 +22,7 @@ mod console;
 mod container;
 mod criu_config;
 pub mod delete_shim;
+mod dispositions;
 pub mod error;
 mod events;
 #[cfg(feature = "faults")]

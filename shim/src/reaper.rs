@@ -20,6 +20,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    file_limit,
     lock::lock,
     raw_process,
     spawner::{Spawner, spawn_bound},
@@ -61,6 +62,8 @@ pub(crate) const KILLED: u32 = 128 + libc::SIGKILL as u32;
 pub(crate) struct Reaper {
     children: Mutex<Children>,
     spawner: Spawner,
+    /// What children may have open.
+    file_limit: file_limit::Given,
 }
 
 #[derive(Debug, Default)]
@@ -104,17 +107,19 @@ impl Children {
 }
 
 impl Reaper {
-    /// A reaper without children.
-    pub(crate) fn new() -> io::Result<Arc<Reaper>> {
+    /// A reaper without children, which will have this limit of open files.
+    pub(crate) fn new(file_limit: file_limit::Given) -> io::Result<Arc<Reaper>> {
         Ok(Arc::new(Reaper {
             children: Mutex::default(),
             spawner: Spawner::new()?,
+            file_limit,
         }))
     }
 
     /// Starts `command`, which ends with the shim, and registers the child. Blocks until the
     /// child has called exec.
     pub(crate) fn spawn(self: &Arc<Self>, mut command: Command) -> io::Result<(i32, Exited)> {
+        self.file_limit.pass_on(&mut command);
         let reaper = Arc::clone(self);
         self.spawner
             .run(move || reaper.register(|| spawn_bound(&mut command)))?
@@ -122,6 +127,7 @@ impl Reaper {
 
     /// As [`Reaper::spawn`] for a child that may outlive the shim.
     pub(crate) fn spawn_unbound(&self, mut command: Command) -> io::Result<(i32, Exited)> {
+        self.file_limit.pass_on(&mut command);
         self.register(|| command.spawn())
     }
 
@@ -277,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watched_process_gets_its_exit() {
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         let exited = lock(&reaper.children).watch(10);
         assert!(reaper.is_watched(10));
         lock(&reaper.children).ended(10, EXIT);
@@ -287,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_exit_before_the_adoption_is_kept() {
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         let first = reaper.expect();
         let second = reaper.expect();
         lock(&reaper.children).ended(11, EXIT);
@@ -299,7 +305,7 @@ mod tests {
 
     #[test]
     fn exits_of_orphans_are_not_kept() {
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         lock(&reaper.children).ended(11, EXIT);
         assert!(lock(&reaper.children).unclaimed.is_empty());
     }
@@ -310,7 +316,7 @@ mod tests {
             status: KILLED,
             ..EXIT
         };
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         let mut orphans = reaper.killed_orphans();
         let _watched = lock(&reaper.children).watch(9);
         for (pid, exit) in [(9, BY_KILL), (10, EXIT), (11, BY_KILL)] {
@@ -331,7 +337,7 @@ mod tests {
 
     #[test]
     fn only_a_registered_process_is_signalled() {
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         assert!(!reaper.signal(std::process::id() as i32, 0).unwrap());
         let _exited = lock(&reaper.children).watch(std::process::id() as i32);
         assert!(reaper.signal(std::process::id() as i32, 0).unwrap());
@@ -339,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_exit_that_nobody_awaits_is_no_failure() {
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         drop(lock(&reaper.children).watch(13));
         lock(&reaper.children).ended(13, EXIT);
         assert!(!reaper.is_watched(13));
@@ -367,7 +373,7 @@ mod tests {
 
     fn reap_for_real() {
         nix::sys::prctl::set_child_subreaper(true).unwrap();
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(file_limit::Given::default()).unwrap();
         let done = std::sync::atomic::AtomicUsize::new(0);
         let spawn = |from: u32| {
             let runtime = tokio::runtime::Builder::new_current_thread().build();

@@ -21,6 +21,7 @@ use containerd_shim_protos::{
 
 use crate::{
     container::Shared,
+    dispositions,
     error::{Error, Result},
     events::Events,
     file_limit, logging, malloc,
@@ -79,6 +80,8 @@ struct Plan {
     path: PathBuf,
     /// containerd's ttrpc socket.
     containerd: PathBuf,
+    /// What children may have open.
+    file_limit: file_limit::Given,
 }
 
 fn prepare(flags: &Flags, socket: OwnedFd) -> Result<Plan> {
@@ -93,10 +96,15 @@ fn prepare(flags: &Flags, socket: OwnedFd) -> Result<Plan> {
         .map_err(|_| Error::InvalidArgument(format!("{TTRPC_ADDRESS} is not set")))?;
     let bundle = std::env::current_dir().map_err(Error::system("find the bundle"))?;
     logging::init(&bundle, flags.debug)?;
-    if let Err(error) = file_limit::raise() {
+    if let Err(error) = dispositions::reset() {
+        // Then containers ignore what whoever started the shim ignores.
+        log::warn!("take back what signals are ignored: {error}");
+    }
+    let file_limit = file_limit::raise().unwrap_or_else(|error| {
         // Then it does with what it was given.
         log::warn!("raise the limit of open files: {error}");
-    }
+        file_limit::Given::default()
+    });
     // Away from the session and the process group of containerd and of whoever has started
     // that: a signal for them is not for the containers.
     nix::unistd::setsid().map_err(Error::system("make a session"))?;
@@ -108,6 +116,7 @@ fn prepare(flags: &Flags, socket: OwnedFd) -> Result<Plan> {
         listener,
         path,
         containerd: socket::path(&containerd).to_path_buf(),
+        file_limit,
     })
 }
 
@@ -163,7 +172,7 @@ async fn serve<W: Write>(plan: Plan, readiness: Readiness<W>) -> Result<()> {
 async fn set_up(plan: Plan, events: &Arc<Events>, exit: &Arc<ExitSignal>) -> Result<Server> {
     let failed = || Error::system::<io::Error>("set up the server");
     let (signals, children) = Signals::listen().map_err(failed())?;
-    let reaper = Reaper::new().map_err(failed())?;
+    let reaper = Reaper::new(plan.file_limit).map_err(failed())?;
     tokio::spawn(Arc::clone(&reaper).run(children));
     tokio::spawn(Arc::clone(events).forward(plan.containerd));
     let orphans = reaper.killed_orphans();

@@ -21,8 +21,6 @@ use nix::{
     unistd::{Pid, getpid, getppid},
 };
 
-use crate::file_limit;
-
 type Job = Box<dyn FnOnce() + Send>;
 
 /// See the module.
@@ -74,10 +72,9 @@ fn run_job(job: Job) {
 /// Starts `command`, which is killed when the calling thread ends.
 pub(crate) fn spawn_bound(command: &mut Command) -> io::Result<Child> {
     let parent = getpid();
-    let restore_limit = file_limit::restorer();
     // SAFETY: the child of a process with threads may only make async-signal-safe calls:
-    // these are three plain system calls.
-    unsafe { command.pre_exec(move || bind_to(parent).and_then(|()| restore_limit())) };
+    // these are two plain system calls.
+    unsafe { command.pre_exec(move || bind_to(parent)) };
     command.spawn()
 }
 

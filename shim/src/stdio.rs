@@ -297,7 +297,7 @@ mod tests {
             },
             copies,
         };
-        let reaper = Reaper::new().unwrap();
+        let reaper = Reaper::new(crate::file_limit::Given::default()).unwrap();
         Prepared::new(request, &reaper).await.unwrap()
     }
 
