@@ -47,6 +47,8 @@ impl<'w> Pod<'w> {
             .sh("echo alive")
             .start();
         seen.bytes(&format!("{name}: the first one"), &exec.output());
+        // The end of the output comes before the exit.
+        seen.outcome(&format!("{name}: wait"), &exec.wait());
         seen.exit(
             &format!("{name}: its exec"),
             &exec.delete_exec(),
