@@ -5,8 +5,11 @@
 //! A scenario notes what it sees ([`Seen`]); the stock shim's notes are the reference. What
 //! differs because crun is not runc is declared with the scenario, value by value.
 
+mod exec;
+mod process;
 mod run;
 mod seen;
+mod stdio;
 mod task;
 mod world;
 
@@ -18,12 +21,15 @@ use std::{
     sync::Arc,
 };
 
-use self::{seen::Difference, world::Grounds};
 pub use self::{
+    exec::ExecBuilder,
+    process::Process,
     seen::Seen,
-    task::{Process, Reading, Task, TaskBuilder},
+    stdio::Reading,
+    task::{Task, TaskBuilder},
     world::World,
 };
+use self::{seen::Difference, world::Grounds};
 use crate::builder::{OciRuntime, Runtime};
 
 /// The variable that names a file to which each cell of the table is added, a line each.

@@ -1,13 +1,8 @@
-//! A task and its processes, through containerd's API, with stdio that the scenario handles.
+//! A task, through containerd's API, with stdio that the scenario handles.
 
 use std::{
-    fs::File,
     ops::Deref,
-    path::PathBuf,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -17,118 +12,21 @@ use containerd_shim_protos::{protobuf::Message, shim::oci::CheckpointOptions};
 use prost_types::Any;
 use serde_json::{Value, json};
 
-use super::{Seen, World};
+use super::{
+    Seen, World,
+    exec::ExecBuilder,
+    process::Process,
+    stdio::{Reading, Stdio, Wishes, open},
+};
 use crate::{
-    api::{
-        Api, Exit, NewContainer, NewExec, NewTask, Result, TaskEvent, options, process_any,
-        resources_any,
-    },
+    api::{Exit, NewContainer, NewTask, Result, TaskEvent, options, resources_any},
     builder::Runtime,
-    fifos::{self, Held, Reader},
     spec,
     wait::{SOON, wait_until},
 };
 
 /// How long to wait for an event that the stock shim may not send at all.
 const STOCKS_LAST_EVENT: Duration = Duration::from_secs(5);
-
-/// What becomes of a process's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// It is read as it comes, from the beginning.
-    AtOnce,
-    /// Its fifo is open for reading, as clients have it when they create a process, and the
-    /// scenario says when it is read: [`Process::read_stdout`], [`Process::let_go`].
-    Later,
-    /// There is none: stdout and stderr are empty.
-    Nothing,
-}
-
-/// The stdio of a process to be made.
-#[derive(Clone, Debug)]
-struct Wishes {
-    terminal: bool,
-    stdin: bool,
-    reading: Reading,
-    uris: Option<[String; 3]>,
-}
-
-impl Default for Wishes {
-    fn default() -> Self {
-        Wishes {
-            terminal: false,
-            stdin: false,
-            reading: Reading::AtOnce,
-            uris: None,
-        }
-    }
-}
-
-/// One output of a process.
-#[derive(Debug)]
-enum Output {
-    Absent,
-    Held(Held),
-    Read(Reader),
-}
-
-/// The fifos of a process.
-#[derive(Debug)]
-struct Stdio {
-    stdin: Option<PathBuf>,
-    stdout: Option<PathBuf>,
-    stderr: Option<PathBuf>,
-}
-
-impl Stdio {
-    /// Makes the fifos, named after the process.
-    #[track_caller]
-    fn make(world: &World, name: &str, wishes: &Wishes) -> Stdio {
-        let folder = world.folder().join("io");
-        std::fs::create_dir_all(&folder).expect("make the folder of fifos");
-        let fifo = |stream: &str, wanted: bool| {
-            wanted.then(|| {
-                // A second process of the same name must not meet the first one's.
-                static COUNT: AtomicU32 = AtomicU32::new(0);
-                let count = COUNT.fetch_add(1, Ordering::Relaxed);
-                let path = folder.join(format!("{name}-{count}-{stream}"));
-                fifos::make(&path);
-                path
-            })
-        };
-        let own = wishes.uris.is_none();
-        let output = own && wishes.reading != Reading::Nothing;
-        Stdio {
-            stdin: fifo("stdin", own && wishes.stdin),
-            stdout: fifo("stdout", output),
-            stderr: fifo("stderr", output && !wishes.terminal),
-        }
-    }
-
-    fn uris(&self, wishes: &Wishes) -> [String; 3] {
-        wishes.uris.clone().unwrap_or_else(|| {
-            [&self.stdin, &self.stdout, &self.stderr].map(|path| {
-                let path = path.as_deref().and_then(std::path::Path::to_str);
-                path.unwrap_or_default().to_string()
-            })
-        })
-    }
-}
-
-fn open(path: Option<&PathBuf>, reading: Reading) -> Mutex<Output> {
-    Mutex::new(match path {
-        None => Output::Absent,
-        Some(path) => {
-            let held = Held::open(path);
-            match reading {
-                Reading::AtOnce => Output::Read(held.read()),
-                Reading::Later => Output::Held(held),
-                Reading::Nothing => Output::Absent,
-            }
-        }
-    })
-}
-
 /// A task that is still being described.
 pub struct TaskBuilder<'w> {
     world: &'w World,
@@ -282,194 +180,11 @@ impl<'w> TaskBuilder<'w> {
         task
     }
 }
-
-/// A process of a task.
-#[derive(Debug)]
-pub struct Process<'w> {
-    world: &'w World,
-    id: String,
-    exec_id: String,
-    since: SystemTime,
-    stdio: Stdio,
-    outputs: [Mutex<Output>; 2],
-}
-
-impl Process<'_> {
-    fn api(&self) -> &Api {
-        self.world.api()
-    }
-
-    /// The container's id.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The exec's id; empty for the init.
-    pub fn exec_id(&self) -> &str {
-        &self.exec_id
-    }
-
-    /// When the test began to make it.
-    pub fn since(&self) -> SystemTime {
-        self.since
-    }
-
-    /// Starts it; its pid.
-    pub fn start(&self) -> Result<u32> {
-        self.api().start(&self.id, &self.exec_id)
-    }
-
-    /// Sends it a signal.
-    pub fn kill(&self, signal: i32) -> Result<()> {
-        let signal = signal.cast_unsigned();
-        self.api().kill(&self.id, &self.exec_id, signal, false)
-    }
-
-    /// Waits for its end.
-    pub fn wait(&self) -> Result<Exit> {
-        self.api().wait(&self.id, &self.exec_id)
-    }
-
-    /// Its status, as containerd names it.
-    pub fn status(&self) -> Result<String> {
-        let process = self.api().get(&self.id, &self.exec_id)?;
-        Ok(process.status().as_str_name().to_string())
-    }
-
-    /// Waits until it has this status.
-    #[track_caller]
-    pub fn wait_for_status(&self, status: &str) {
-        wait_until(&format!("{} is {status}", self.id), SOON, || {
-            self.status().is_ok_and(|is| is == status)
-        });
-    }
-
-    /// Sets its terminal's size.
-    pub fn resize(&self, width: u32, height: u32) -> Result<()> {
-        self.api()
-            .resize_pty(&self.id, &self.exec_id, width, height)
-    }
-
-    /// Tells containerd that no more standard input comes.
-    pub fn close_stdin(&self) -> Result<()> {
-        self.api().close_stdin(&self.id, &self.exec_id)
-    }
-
-    /// Its standard input, opened as soon as the shim reads it.
-    #[track_caller]
-    pub fn stdin(&self) -> File {
-        fifos::writer(self.stdio.stdin.as_ref().expect("asked for stdin"))
-    }
-
-    /// Begins to read its output, which was asked to be read [`Reading::Later`] or was let go.
-    #[track_caller]
-    pub fn read(&self) {
-        self.read_slowly(Duration::ZERO);
-    }
-
-    /// Begins to read its output with a pause after each piece.
-    #[track_caller]
-    pub fn read_slowly(&self, pause: Duration) {
-        let paths = [&self.stdio.stdout, &self.stdio.stderr];
-        for (output, path) in self.outputs.iter().zip(paths) {
-            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = match std::mem::replace(&mut *output, Output::Absent) {
-                Output::Held(held) => held,
-                Output::Absent => match path {
-                    Some(path) => Held::open(path),
-                    None => continue,
-                },
-                Output::Read(_) => panic!("the output is read already"),
-            };
-            *output = Output::Read(held.read_slowly(pause));
-        }
-    }
-
-    /// Closes the reading ends of its output: the client is gone.
-    pub fn let_go(&self) {
-        for output in &self.outputs {
-            *output.lock().unwrap_or_else(PoisonError::into_inner) = Output::Absent;
-        }
-    }
-
-    /// Stops reading its standard output, and goes; what has been read.
-    #[track_caller]
-    pub fn stop_reading(&self) -> Vec<u8> {
-        let mut outputs = self.outputs.iter().map(|output| {
-            let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-            match std::mem::replace(&mut *output, Output::Absent) {
-                Output::Read(reader) => reader.stop(),
-                other => panic!("this output is not being read: {other:?}"),
-            }
-        });
-        let stdout = outputs.next().expect("two outputs");
-        outputs.for_each(drop);
-        stdout
-    }
-
-    #[track_caller]
-    fn reader<T>(&self, which: usize, use_it: impl FnOnce(&Reader) -> T) -> T {
-        match &*self.outputs[which]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-        {
-            Output::Read(reader) => use_it(reader),
-            other => panic!("this output is not being read: {other:?}"),
-        }
-    }
-
-    /// Waits until its standard output has had `text`.
-    #[track_caller]
-    pub fn wait_for_output(&self, text: &str) {
-        self.reader(0, |reader| reader.wait_for(text));
-    }
-
-    /// Its standard output so far.
-    #[track_caller]
-    pub fn output_so_far(&self) -> Vec<u8> {
-        self.reader(0, Reader::seen)
-    }
-
-    /// How much standard output there was so far.
-    #[track_caller]
-    pub fn output_length(&self) -> usize {
-        self.reader(0, Reader::length)
-    }
-
-    /// All of its standard output, when it has ended.
-    #[track_caller]
-    pub fn output(&self) -> Vec<u8> {
-        self.reader(0, Reader::all)
-    }
-
-    /// All of its standard error, when it has ended.
-    #[track_caller]
-    pub fn errors(&self) -> Vec<u8> {
-        self.reader(1, Reader::all)
-    }
-
-    /// Notes how it ended, waiting for it, and all that it wrote.
-    pub fn note_end(&self, seen: &mut Seen, label: &str) {
-        seen.exit(&format!("{label}: wait"), &self.wait(), self.since);
-        if self.stdio.stdout.is_some() {
-            seen.bytes(&format!("{label}: stdout"), &self.output());
-        }
-        if self.stdio.stderr.is_some() {
-            seen.bytes(&format!("{label}: stderr"), &self.errors());
-        }
-    }
-
-    /// Notes its status.
-    pub fn note_status(&self, seen: &mut Seen, label: &str) {
-        seen.answer(&format!("{label}: status"), &self.status());
-    }
-}
-
 /// A task, and its init process. Dropping it removes task and container, also when the test
 /// panics.
 #[derive(Debug)]
 pub struct Task<'w> {
-    init: Process<'w>,
+    pub(super) init: Process<'w>,
     pid: u32,
     deleted: AtomicBool,
 }
@@ -636,105 +351,5 @@ impl Drop for Task<'_> {
             let _ = api.delete_task(&self.id);
         }
         let _ = api.delete_container(&self.id);
-    }
-}
-
-/// A process that is still being described.
-pub struct ExecBuilder<'t, 'w> {
-    task: &'t Task<'w>,
-    exec_id: String,
-    process: Value,
-    wishes: Wishes,
-}
-
-impl<'w> ExecBuilder<'_, 'w> {
-    /// What it runs; `sleep` for an hour if not told.
-    pub fn command(mut self, command: &[&str]) -> Self {
-        self.process["args"] = command.iter().copied().collect();
-        self
-    }
-
-    /// Runs a shell script.
-    pub fn sh(self, script: &str) -> Self {
-        self.command(&["sh", "-c", script])
-    }
-
-    /// Changes its description.
-    pub fn process(mut self, edit: impl FnOnce(&mut Value)) -> Self {
-        edit(&mut self.process);
-        self
-    }
-
-    /// With a terminal.
-    pub fn terminal(mut self) -> Self {
-        self.wishes.terminal = true;
-        self.process["terminal"] = true.into();
-        self
-    }
-
-    /// With a standard input.
-    pub fn stdin(mut self) -> Self {
-        self.wishes.stdin = true;
-        self
-    }
-
-    /// What becomes of its output; [`Reading::AtOnce`] if not told.
-    pub fn reading(mut self, reading: Reading) -> Self {
-        self.wishes.reading = reading;
-        self
-    }
-
-    /// stdin, stdout and stderr as these URIs, instead of fifos.
-    pub fn uris(mut self, uris: [String; 3]) -> Self {
-        self.wishes.uris = Some(uris);
-        self
-    }
-
-    /// Adds it; it is not started.
-    pub fn add(self) -> Result<Process<'w>> {
-        let Task { init, .. } = self.task;
-        let since = SystemTime::now();
-        let name = format!("{}-{}", init.id, self.exec_id);
-        let stdio = Stdio::make(init.world, &name, &self.wishes);
-        let outputs =
-            [&stdio.stdout, &stdio.stderr].map(|path| open(path.as_ref(), self.wishes.reading));
-        let [stdin, stdout, stderr] = stdio.uris(&self.wishes);
-        init.api().exec(&NewExec {
-            id: init.id.clone(),
-            exec_id: self.exec_id.clone(),
-            stdin,
-            stdout,
-            stderr,
-            terminal: self.wishes.terminal,
-            spec: Some(process_any(&self.process)),
-        })?;
-        Ok(Process {
-            world: init.world,
-            id: init.id.clone(),
-            exec_id: self.exec_id,
-            since,
-            stdio,
-            outputs,
-        })
-    }
-
-    /// Adds it and starts it.
-    #[track_caller]
-    pub fn start(self) -> Process<'w> {
-        let process = match self.add() {
-            Ok(process) => process,
-            Err(failure) => panic!("add an exec: {failure}"),
-        };
-        if let Err(failure) = process.start() {
-            panic!("start an exec: {failure}");
-        }
-        process
-    }
-}
-
-impl Process<'_> {
-    /// Deletes it: an exec.
-    pub fn delete_exec(&self) -> Result<Exit> {
-        self.api().delete_process(&self.id, &self.exec_id)
     }
 }
