@@ -280,7 +280,10 @@ async fn wait(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+    use crate::test_folder::TestFolder;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -308,7 +311,14 @@ mod tests {
             runtime("/nonexistent/runc").run_alone(&Call::Start, Surroundings::default(), LONG);
         let text = missing.unwrap_err().to_string();
         assert!(text.contains("/nonexistent/runc"), "{text}");
-        let hanging = runtime("/usr/bin/yes");
+        let folder = TestFolder::new("hanging-runtime");
+        let script = folder.join("runtime");
+        // Written by a child: a file that this process has open for writing, or one that another
+        // thread has forked meanwhile, cannot be executed.
+        let write = "printf '#!/bin/sh\\nexec sleep 3600\\n' > \"$0\" && chmod +x \"$0\"";
+        let written = Command::new("sh").args(["-c", write]).arg(&script).status();
+        assert!(written.unwrap().success());
+        let hanging = runtime(script.to_str().unwrap());
         let late = hanging.run_alone(&Call::Start, Surroundings::default(), Duration::ZERO);
         assert!(matches!(late, Err(Error::Hung { .. })), "{late:?}");
         // What it prints is the message when there is no log.
